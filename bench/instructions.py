@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Counts the instructions of R's process for each request and each echo of a WebSocket message, with callgrind.
 
-    bench/instructions.py [--before <library>] [--counts 3] [--only off,observed] [--work hello,close,post,echo]
+    bench/instructions.py [--before <library>] [--counts 3] [--only off,observed] [--work hello,close,post,echo,shiny]
 
 The requests of `hello` use one connection, and those of `close` one each. `post` has a body of one byte, which the
-handler reads.
+handler reads. An operation of `shiny` is a message that changes an input, and the flush that computes one output.
 
 Compares a server with everything that observes it off (`off`) with one that has an admin listener, and so metrics by
 route, a JSON log, request ids, and traces of which one in a hundred is recorded (`observed`). With --before, `before` is
@@ -19,6 +19,7 @@ package.
 import argparse
 import base64
 import http.client
+import itertools
 import os
 import re
 import shutil
@@ -43,6 +44,10 @@ APP = """list(
   },
   onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(message))
 )"""
+# The app of the work `shiny`: an output that shows an input. Its page is a text, which shows that R serves.
+SHINY = """library(shiny)
+shinyApp(function(req) httpResponse(content = 'hello'), function(input, output) output$out <- renderText(input$n))
+"""
 
 
 def command(results: Path, library: Path, folder: str, port: int, is_observed: bool) -> tuple[list[str], dict[str, str]]:
@@ -158,17 +163,45 @@ def close(port: int):
     return ask
 
 
-def echo(port: int):
+def websocket(port: int, path: str = "/") -> socket.socket:
     connection = connected(port)
     key = base64.b64encode(bytes(16)).decode()
     connection.sendall(
-        f"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
+        f"GET {path} HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
     )
     received = b""
     while not received.endswith(b"\r\n\r\n"):
         received += connection.recv(4096)
     if b" 101 " not in received:
         raise SystemExit(f"no WebSocket: {received!r}")
+    return connection
+
+
+def shiny(port: int):
+    connection = websocket(port, "/websocket/")
+    numbers = itertools.count()
+
+    def send(method: str, data: str) -> None:
+        payload = f'{{"method":"{method}","data":{{{data}}}}}'.encode()
+        length = bytes([0x80 | len(payload)]) if len(payload) < 126 else b"\xfe" + len(payload).to_bytes(2, "big")
+        connection.sendall(b"\x81" + length + bytes(4) + payload)
+
+    def ask(method: str = "update", more: str = "") -> None:
+        number = next(numbers)
+        send(method, f'"n":{number}{more}')
+        received, wanted = b"", f'"values":{{"out":"{number}"}}'.encode()
+        while wanted not in received:
+            part = connection.recv(65536)
+            if not part:
+                raise SystemExit(f"the session has ended: {received!r}")
+            received += part
+
+    ask("init", ',".clientdata_output_out_hidden":false')
+    return ask
+
+
+def echo(port: int):
+    connection = websocket(port)
     # The masking key is 0, so the payload is sent as it is.
     frame = bytes([0x81, 0x80 | 64]) + bytes(4) + b"x" * 64
 
@@ -181,7 +214,7 @@ def echo(port: int):
     return ask
 
 
-WORK = {work.__name__: work for work in (hello, close, post, echo)}
+WORK = {work.__name__: work for work in (hello, close, post, echo, shiny)}
 # How often the I/O thread polls for events within an operation, at least, and what each further poll costs with all that
 # the two threads do until then.
 LEAST_POLLS = {"hello": 2, "post": 2, "close": 4}
@@ -196,7 +229,7 @@ def count(library: Path, folder: str, is_observed: bool, work, operations: int, 
     pipes = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
     process = subprocess.Popen(line, cwd=folder, env=os.environ | environment, **pipes)
     try:
-        until = time.monotonic() + 2 * PATIENCE
+        until = time.monotonic() + 6 * PATIENCE
         while True:
             try:
                 answer(port)
@@ -248,11 +281,11 @@ def main() -> int:
     for work in [WORK[name] for name in asked.work.split(",")]:
         folder = tempfile.mkdtemp(prefix="rookery-instructions-")
         try:
-            Path(folder, "app.R").write_text(APP, encoding="utf-8")
+            Path(folder, "app.R").write_text(SHINY if work is shiny else APP, encoding="utf-8")
             counted = []
             for _ in range(asked.counts):
                 kept = {name: asked.keep and asked.keep / f"callgrind.{work.__name__}.{name}" for name in ways}
-                counted.append([count(library, folder, is_observed, work, 2000, kept[name])[0] for name, (library, is_observed) in ways.items()])
+                counted.append([count(library, folder, is_observed, work, 1000 if work is shiny else 2000, kept[name])[0] for name, (library, is_observed) in ways.items()])
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         each = dict(zip(ways, at_equal_polls(list(zip(*counted)))))

@@ -29,10 +29,12 @@ write_error_report <- function(report) {
   if (isTRUE(report$is_reported)) {
     return(invisible())
   }
+  class <- readable(class(condition_of(report))[[1]])
+  .Call(ffi_span_error, enc2utf8(c(report$label, class)))
   if (.Call(ffi_shares_errors)) {
     dev_write_session_error(report)
     .Call(ffi_share_error, enc2utf8(c(
-      report$request_id, report$route, report$label, readable(class(condition_of(report))[[1]]),
+      report$request_id, report$route, report$label, class,
       summary_of(condition_of(report)), paste(shown_lines(report), collapse = "\n")
     )))
   }

@@ -14,6 +14,8 @@
   shared$load_later_if_idle <- load_later_if_idle
   shared$handle_signals <- handle_signals
   shared$watch_interrupts <- watch_interrupts
+  shared$interrupted_observer <- interrupted_observer
+  shared$session_token <- session_token
   shared$trace <- trace_of
   .Call(ffi_init, topenv(), .globals, shared)
   setHook(packageEvent("later", "onLoad"), use_later)

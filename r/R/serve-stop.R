@@ -17,6 +17,7 @@ with_graceful_stop <- function(body) {
   on.exit({
     .globals$serving <- NULL
     .Call(ffi_signals_unwatch)
+    .Call(ffi_flush_end)
   })
   signal <- NULL
   value <- withRestarts(

@@ -29,7 +29,9 @@ with_shiny_errors <- function(body, app = NULL) {
   domain <- promises::new_promise_domain(
     wrapOnFulfilled = observed_callback, wrapOnRejected = observed_callback
   )
-  promises::with_promise_domain(domain, observed(body))
+  withCallingHandlers(
+    promises::with_promise_domain(domain, observed(body)), interrupt = on_shiny_interrupt
+  )
 }
 
 observed <- function(body) {
@@ -122,6 +124,47 @@ was_reported <- function() {
   is_reported <- isTRUE(state$is_reported)
   if (is_reported) state$is_reported <- FALSE
   is_reported
+}
+
+# ---- interrupts of the supervisor ----
+
+# Returns the frame of the running observer, output or callback of a promise; NULL if none runs. If
+# the frame is `candidate`, returns the condition by which it fails in place of an interrupt of the
+# supervisor, and reports it. Shiny documents what the classes of the condition do
+# (`req(FALSE, cancelOutput = TRUE)`): an output keeps its value, an observer stops, and the session
+# stays open. Called by C on top of the observer's calls; `is_repeated` is TRUE for an observer that
+# was reported already.
+interrupted_observer <- function(candidate, is_repeated) {
+  calls <- utils::head(sys.calls(), -1L)
+  heads <- vapply(calls, head_of, "")
+  at <- max(0L, grep("^<observer", heads), which(heads == "observed"))
+  if (at <= max(0L, which(heads %in% c("service", "run_now", "execCallbacks")))) {
+    return(NULL)
+  }
+  if (!identical(sys.frame(at), candidate)) {
+    return(sys.frame(at))
+  }
+  condition <- structure(
+    class = c(
+      "rookery_interrupted", "shiny.output.cancel", "shiny.silent.error", "error", "condition"
+    ),
+    list(message = "interrupted, because R has been busy with it for too long", call = NULL)
+  )
+  state <- .globals$shiny
+  if (is.environment(state) && !is_repeated) {
+    reported <- structure(
+      condition,
+      class = c("rookery_interrupted", "error", "condition"), stack.trace = calls
+    )
+    tryCatch(report_shiny_error(reported, state), error = identity)
+  }
+  condition
+}
+
+# Handles the interrupt that C code raises when R's check for interrupts fails by our condition, as
+# package Rcpp does. The code goes on, and the next check of the observer fails.
+on_shiny_interrupt <- function(interrupt) {
+  if (.Call(ffi_worker_interrupts_again)) invokeRestart("resume")
 }
 
 # ---- reports ----

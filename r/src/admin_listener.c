@@ -28,6 +28,12 @@ SEXP ffi_shares_errors(void) {
     return Rf_ScalarLogical(rk_shares_errors());
 }
 
+// Marks the spans in which an error has occurred as failed. `texts` are the label and the class.
+SEXP ffi_span_error(SEXP texts) {
+    rk_span_error(bytes_of_char(STRING_ELT(texts, 0)), bytes_of_char(STRING_ELT(texts, 1)));
+    return R_NilValue;
+}
+
 // Passes an error on to the live page. `texts` are the request id, the route, the label, the
 // class of the error, the message and the traceback, in UTF-8.
 SEXP ffi_share_error(SEXP texts) {

@@ -27,7 +27,22 @@ static bool later_has_more;    // the last run_now() has run a callback, so more
 
 static bool has_turned_away;   // service_callback() has left events in the queue
 
+// The running service() returns to an app that then runs code of its own, as Shiny's flush.
+static bool is_flush_expected;
+static uint64_t flush_span;  // the span of the message before the flush; 0: none
+
 static bool run_batch(double start);
+
+// Ends what belongs to the code that the app has run since the last service(). Called when
+// service() is called again, and when the app has ended.
+static void flush_end(void) {
+    activity_end_between();
+    worker_forget_interrupt();
+    if (flush_span != 0) {
+        rk_span_end(flush_span);
+        flush_span = 0;
+    }
+}
 
 // Logs, once, that the maximum depth of nested handlers is reached.
 static void report_depth(void) {
@@ -141,7 +156,9 @@ static void dispatch_event(const struct rk_event* event) {
         break;
     }
     activity_end(outer);
-    if (copy.span != 0) {
+    if (copy.span != 0 && copy.kind == RK_WS_MESSAGE && is_flush_expected) {
+        flush_span = copy.span;
+    } else if (copy.span != 0) {
         rk_span_end(copy.span);
     }
 }
@@ -214,6 +231,8 @@ static bool run_later_guarded(double seconds, SEXP loop) {
     struct guard guard = {.body = run_callback, .data = &callback};
     guard_begin();
     enum failure failure = guard_run(&guard);
+    // The guard forgets at its end that an interrupt was the supervisor's.
+    guard_propagate_interrupt(failure);
     guard_end();
     if (failure == FAILURE_NONE) {
         return callback.has_run;
@@ -225,7 +244,6 @@ static bool run_later_guarded(double seconds, SEXP loop) {
         error_report_emit(&report, caught, caught_text(caught));
     }
     UNPROTECT(1);
-    guard_propagate_interrupt(failure);
     return true;
 }
 
@@ -368,6 +386,7 @@ struct service {
     int pumping;
     int waiting;  // the value of later_wait_loop() before
     unsigned activity;
+    bool was_flush_expected;
 };
 
 static SEXP run_service(void* data) {
@@ -392,6 +411,7 @@ static SEXP run_service(void* data) {
 static void end_service(void* data, Rboolean is_jump) {
     struct service* service = data;
     pumping = service->pumping;
+    is_flush_expected = service->was_flush_expected;
     activity_end(service->activity);
     later_set_wait_loop(service->waiting);
     if (service->activity == 0 && !is_jump && signals_are_watched()) {
@@ -401,6 +421,11 @@ static void end_service(void* data, Rboolean is_jump) {
         rk_resume();
     }
     rk_flush();
+}
+
+SEXP ffi_flush_end(void) {
+    flush_end();
+    return R_NilValue;
 }
 
 // NA handles what has arrived without waiting. 0 and Inf serve until interrupt(). Negative values
@@ -417,9 +442,10 @@ SEXP ffi_service(SEXP timeout_ms) {
             "service() cannot run in a finalizer while a request or a message is being read: "
             "call it from a callback of package later (`later::later(function() service(NA))`)");
     }
-    activity_end_between();
+    flush_end();
     double ms = Rf_asReal(timeout_ms);
-    struct service service = {0, false, pumping, later_wait_loop(), activity_current()};
+    struct service service = {
+        0, false, pumping, later_wait_loop(), activity_current(), is_flush_expected};
     if (ISNAN(ms)) {
         service.seconds = 0;
     } else if (ms == 0 || ms == R_PosInf) {
@@ -429,6 +455,8 @@ SEXP ffi_service(SEXP timeout_ms) {
         service.seconds = ms < 0 ? R_PosInf : ms / 1000;
     }
     pumping = 0;
+    is_flush_expected =
+        service.activity == 0 && !service.is_forever && signals_are_watched();
     guard_watch_interrupts();
     SEXP token = PROTECT(R_MakeUnwindCont());
     R_UnwindProtect(run_service, &service, end_service, &service, token);

@@ -236,6 +236,8 @@ bool globals_init(SEXP ns, SEXP globals, SEXP shared) {
     objs.load_later_if_idle = shared_object(shared, "load_later_if_idle");
     objs.handle_signals = shared_object(shared, "handle_signals");
     objs.watch_interrupts = shared_object(shared, "watch_interrupts");
+    objs.interrupted_observer = shared_object(shared, "interrupted_observer");
+    objs.session_token = shared_object(shared, "session_token");
     objs.trace = shared_object(shared, "trace");
 
     return is_first;

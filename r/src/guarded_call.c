@@ -40,6 +40,8 @@ static SEXP watched_option;
 static bool is_interrupt;  // R has been interrupted and has called the option
 
 static volatile sig_atomic_t is_supervisor_interrupt;  // the pending interrupt is the supervisor's
+// the supervisor's interrupt waits for guard_withdraw_interrupt()
+static volatile sig_atomic_t is_deferred;
 static bool is_at_terminal;  // a worker whose R a person may interrupt at a prompt
 
 // A function and its argument. A call of trampoline() has the address of such an object.
@@ -172,9 +174,9 @@ void guard_begin(void) {
     }
 }
 
-// Interrupts the running handler of the app, for a supervisor. R code outside of handlers is not
-// interrupted, because that would interrupt the event loop. Called in a signal handler on R's
-// thread.
+// Makes R raise the supervisor's interrupt of the running handler of the app. Outside of handlers,
+// an interrupt would end the event loop; see worker_check_interrupt() for what Shiny computes
+// there.
 void guard_interrupt_handler(void) {
     if (guard_is_active()) {
         is_supervisor_interrupt = 1;
@@ -182,12 +184,28 @@ void guard_interrupt_handler(void) {
     }
 }
 
-// Withdraws the supervisor's interrupt if the handler has returned before R has seen the interrupt.
+// Withdraws the supervisor's interrupt if guard_interrupt_handler() was not called for it. Returns
+// whether there was one.
+bool guard_withdraw_interrupt(void) {
+    bool is_waiting = is_deferred != 0;
+    is_deferred = 0;
+    return is_waiting;
+}
+
+// Forgets the supervisor's interrupt, because the handler has returned.
 static void forget_supervisor_interrupt(void) {
+    is_deferred = 0;
     if (is_supervisor_interrupt != 0) {
         is_supervisor_interrupt = 0;
         R_interrupts_pending = 0;
     }
+}
+
+// Keeps an interrupt of the running handler for guard_withdraw_interrupt(). R does not see it
+// before, because it also raises interrupts where it does not call the hook of stack_sampling.c, as
+// at the end of a garbage collection. Called in a signal handler on R's thread.
+void guard_defer_interrupt(void) {
+    is_deferred = guard_is_active() ? 1 : 0;
 }
 
 // Notes that this process is a worker at a terminal, where Ctrl-C is meant for the running handler

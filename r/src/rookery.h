@@ -193,6 +193,7 @@ int rk_wait(double seconds);
 int rk_has_failed(void);  // whether the I/O thread has ended unexpectedly
 int32_t rk_spans_in_r(int32_t is_in_r);  // returns whether this process makes the requests' spans
 void rk_span_end(uint64_t span);
+void rk_span_error(struct rk_bytes label, struct rk_bytes class);
 // Writes the traceparent of the span of an event as a string; returns 0 if the event has no span.
 int32_t rk_span_traceparent(uint64_t span, char header[56]);
 int rk_take_failure(void);     // returns 1 once after a failure; see rk_error()
@@ -200,6 +201,7 @@ void rk_fail_for_test(void);      // makes the I/O thread fail
 int rk_park(void);
 void rk_resume(void);
 void rk_between(void);
+void rk_task_ended(void);
 void rk_flush(void);
 
 // exchanges that R holds

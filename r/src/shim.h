@@ -83,6 +83,7 @@ extern struct objects {
     SEXP on_body_chunk, body_process_queue, on_body_end;
     SEXP new_source, start_stream, await_chunk, on_stream_drained, on_stream_end;
     SEXP overflow, log_error, load_later_if_idle, handle_signals, watch_interrupts;
+    SEXP interrupted_observer, session_token;
     SEXP trace, complete_error_report, call_on_error, write_error_report, error_response,
         note_app_500, limit_time;
     SEXP begin_call_span, begin_message_span, follow_promise, end_span;
@@ -214,6 +215,8 @@ bool guard_is_active(void);
 bool guard_is_too_deep(void);
 void guard_forked(void);
 void guard_interrupt_handler(void);
+bool guard_withdraw_interrupt(void);
+void guard_defer_interrupt(void);
 void guard_set_at_terminal(void);
 enum failure guard_run(struct guard* guard);
 SEXP guard_caught(struct guard* guard);
@@ -248,6 +251,7 @@ unsigned activity_begin(void);
 void activity_end(unsigned outer);
 unsigned activity_current(void);
 void activity_begin_between(void);
+bool activity_is_between(void);
 void activity_end_between(void);
 
 // error_report.c -----------------------------------------------------------
@@ -511,6 +515,8 @@ bool signal_is_ignored(int signal_number);
 
 void worker_init(void);
 void worker_collect(void);
+void worker_check_interrupt(void);
+void worker_forget_interrupt(void);
 
 // access_log.c -------------------------------------------------------------
 
@@ -530,11 +536,13 @@ SEXP ffi_refuse(SEXP listener, SEXP held);
 SEXP ffi_worker_state(void);
 SEXP ffi_worker_gate(SEXP gate);
 SEXP ffi_worker_serves(SEXP listener);
+SEXP ffi_worker_interrupts_again(void);
 SEXP ffi_admin_start(SEXP at, SEXP target);
 SEXP ffi_admin_set_state(SEXP state, SEXP address);
 SEXP ffi_admin_stop(void);
 SEXP ffi_shares_errors(void);
 SEXP ffi_share_error(SEXP texts);
+SEXP ffi_span_error(SEXP texts);
 SEXP ffi_signals_watch(SEXP seconds);
 SEXP ffi_signals_unwatch(void);
 SEXP ffi_signals_seen(void);
@@ -568,6 +576,7 @@ SEXP ffi_site_new(SEXP state);
 SEXP ffi_site_set(SEXP site, SEXP keys, SEXP paths);
 SEXP ffi_site_state(SEXP site);
 SEXP ffi_service(SEXP timeout_ms);
+SEXP ffi_flush_end(void);
 SEXP ffi_interrupt(void);
 SEXP ffi_take_failure(void);
 SEXP ffi_fail_for_test(void);

@@ -403,7 +403,6 @@ SEXP ffi_signals_unwatch(void) {
     if (stage != NOT_WATCHING) {
         stage = NOT_WATCHING;
         unwatch();
-        activity_end_between();
     }
     return R_NilValue;
 }

@@ -58,6 +58,7 @@ struct sample {
     char text[RK_STACK_MAX];
     size_t len;
     char place[64];  // file#line, or empty
+    char session[20];  // the session of Shiny for which R computes, or empty
 };
 
 static void append(struct sample* sample, const char* text) {
@@ -116,6 +117,17 @@ static void note_place(struct sample* sample, SEXP call) {
     }
 }
 
+// Notes the beginning of the token of Shiny's session. The whole token would give access to it.
+static void note_session(struct sample* sample) {
+    SEXP call = PROTECT(Rf_lang1(objs.session_token));
+    SEXP token = Rf_eval(call, R_BaseEnv);
+    if (TYPEOF(token) == STRSXP && XLENGTH(token) == 1 && XLENGTH(STRING_ELT(token, 0)) > 0) {
+        snprintf(sample->session, sizeof sample->session, ", session %.8s",
+            CHAR(STRING_ELT(token, 0)));
+    }
+    UNPROTECT(1);
+}
+
 // Returns the kind of function that an event loop calls if the call is that of an event loop, and
 // NULL otherwise. The calls outside of an event loop do not belong to the running handler.
 static const char* callee_of_loop(SEXP call) {
@@ -169,6 +181,7 @@ static SEXP read_stack(void* data) {
         }
         has_label |= computed != NOT_LABELLED;
         if (computed == OBSERVER) {
+            note_session(sample);
             break;
         }
         REPROTECT(call = outer, at_call);
@@ -187,8 +200,10 @@ static void sample_stack(void) {
         while (len > 0 && strchr(" <", sample.text[len - 1]) != NULL) {
             len--;
         }
+        char end[sizeof sample.place + sizeof sample.session];
+        int end_len = snprintf(end, sizeof end, "%s%s", sample.place, sample.session);
         rk_stack_sampled((struct rk_bytes){sample.text, len},
-            (struct rk_bytes){sample.place, strlen(sample.place)});
+            (struct rk_bytes){end, (size_t)end_len});
     }
 }
 
@@ -222,6 +237,7 @@ static void on_interrupt_check(void) {
     if (previous != NULL) {
         previous();
     }
+    worker_check_interrupt();
 }
 
 // Installs the hook. Called before the first server is started.
@@ -300,6 +316,12 @@ unsigned activity_current(void) {
 void activity_begin_between(void) {
     activity_begin();
     between = activity;
+}
+
+// Returns whether what runs now belongs to the activity that activity_begin_between() has begun.
+// May be called in a signal handler.
+bool activity_is_between(void) {
+    return between != 0 && activity == between;
 }
 
 // Ends the activity that activity_begin_between() has begun, if any. An activity within it, such as

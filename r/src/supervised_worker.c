@@ -1,6 +1,8 @@
 // The C functions of a worker of a supervisor. See crates/worker-protocol and
 // docs/decisions/workers/0033-worker-protocol.md. Workers exist only on Linux.
 #include "shim.h"
+// R_interrupts_suspended is declared only there.
+#include <R_ext/GraphicsEngine.h>
 
 #ifdef __linux__
 #include <errno.h>
@@ -19,10 +21,94 @@ static const int look_signal = SIGURG;
 
 static pthread_t r_thread;
 static atomic_bool is_to_collect;
+// The supervisor has interrupted what Shiny computes between two calls of service().
+static volatile sig_atomic_t is_flush_interrupted;
+// The token of the frame of the observer that fails if it still runs at the time `due`; 0: none.
+static uint64_t candidate;
+static double due;
+// An observer was made to fail since service() was called last, and whether it has to fail again.
+static bool has_raised;
+static bool is_repeated;
+
+// The seconds for which an observer has run at least when it is made to fail. The observer that the
+// supervisor has seen may be over, and the next one, which takes less time, is not to blame.
+static const double grace_seconds = 0.25;
 
 static void on_look(int signal_number) {
     (void)signal_number;
-    guard_interrupt_handler();
+    if (activity_is_between()) {
+        is_flush_interrupted = 1;
+    } else {
+        guard_defer_interrupt();
+    }
+}
+
+// Makes the running observer or promise of Shiny, if any, fail in place of an interrupt of the
+// supervisor. Shiny computes outside of handlers, where an interrupt of R would end the app, and it
+// handles an error of an observer. The error has the class by which an app itself cancels an
+// output, so the output keeps its value and the session stays open. Called where R checks for
+// interrupts; R's time limits raise errors there as well. May jump.
+void worker_check_interrupt(void) {
+    if (R_interrupts_suspended) {
+        return;
+    }
+    bool is_flush = is_flush_interrupted != 0;
+    if (!is_flush && !guard_withdraw_interrupt()) {
+        return;
+    }
+    // R code that is called here checks for interrupts as well.
+    is_flush_interrupted = 0;
+    SEXP found = R_NilValue;
+    bool is_due = monotonic_seconds() >= due;
+    if (is_due) {
+        bool failed;
+        SEXP repeated = PROTECT(Rf_ScalarLogical(is_repeated));
+        SEXP call = PROTECT(Rf_lang3(objs.interrupted_observer, kept(candidate), repeated));
+        found = call_quietly(call, &failed);
+        UNPROTECT(2);
+        PROTECT(found);
+        if (TYPEOF(found) == VECSXP) {
+            // The next observer has the whole time limit for itself.
+            rk_task_ended();
+            has_raised = true;
+            is_repeated = false;
+            SEXP stop = PROTECT(Rf_lang2(Rf_install("stop"), found));
+            Rf_eval(stop, R_BaseEnv);
+        }
+        release(candidate);
+        candidate = found == R_NilValue ? 0 : keep(found);
+        due = monotonic_seconds() + grace_seconds;
+        UNPROTECT(1);
+    }
+    if (is_flush) {
+        is_flush_interrupted = 1;
+    } else if (is_due && candidate == 0) {
+        // No observer runs, so the handler is interrupted as a whole.
+        guard_interrupt_handler();
+    } else {
+        guard_defer_interrupt();
+    }
+}
+
+// Withdraws an interrupt that no observer has received. Called when service() is called again.
+void worker_forget_interrupt(void) {
+    is_flush_interrupted = 0;
+    release(candidate);
+    candidate = 0;
+    has_raised = false;
+    is_repeated = false;
+}
+
+// Makes the running observer fail again, because C code has taken the first failure for an
+// interrupt of R. Returns whether there was such a failure.
+SEXP ffi_worker_interrupts_again(void) {
+    bool is_ours = has_raised;
+    if (is_ours) {
+        has_raised = false;
+        is_repeated = true;
+        is_flush_interrupted = 1;
+    }
+    return Rf_ScalarLogical(is_ours);
 }
 
 // Called on the I/O thread.
@@ -117,6 +203,16 @@ SEXP ffi_worker_serves(SEXP listener) {
 }
 #else
 void worker_init(void) {
+}
+
+void worker_check_interrupt(void) {
+}
+
+void worker_forget_interrupt(void) {
+}
+
+SEXP ffi_worker_interrupts_again(void) {
+    return Rf_ScalarLogical(false);
 }
 
 void worker_collect(void) {

@@ -158,6 +158,10 @@ unsigned activity_current(void) {
 void activity_begin_between(void) {
 }
 
+bool activity_is_between(void) {
+    return false;
+}
+
 void activity_end_between(void) {
 }
 

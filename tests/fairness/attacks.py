@@ -122,6 +122,12 @@ def unread_downloads_of_files(address, protocol, until):
     _many_requests(address, protocol, "/files/large.bin", 10, 100 if protocol == "h2" else 60, until)
 
 
+# Each stream that is not read keeps a file open, and together they are more than the descriptors of the process.
+@attack_from_elsewhere(descriptors=512, protocols=("h2",), paths=("/small", "/files/small.txt", "/files/large.bin"))
+def unread_downloads_of_files_beyond_the_descriptors(address, protocol, until):
+    _many_requests(address, protocol, "/files/large.bin", 10, 90, until)
+
+
 @attack(limits={"max_client_memory": 100_000_000})
 def unread_responses_of_r(address, protocol, until):
     _many_requests(address, protocol, "/large?20000000", 10, 15, until)

@@ -55,8 +55,8 @@ def connect(address, protocol, receive_buffer=None, timeout=10):
 
 
 def request(address, path, timeout=10):
-    """Sends a GET on a new HTTP/1.1 connection, for `/upload?` and a number a POST of so many bytes, and for `/header` with a header whose name is
-    new. Returns the head and the body; raises an OSError if there is no complete response."""
+    """Sends a GET on a new HTTP/1.1 connection, for `/upload?` and a number a POST of so many bytes, for `/header` with a header whose name is
+    new, and for `/page` as a browser requests a page. Returns the head and the body; raises an OSError if there is no complete response."""
     size = int(path.partition("?")[2]) if path.startswith("/upload?") else 0
     method, length = (b"POST", b"Content-Length: %d\r\n" % size) if size else (b"GET", b"")
     if path == "/header":
@@ -64,7 +64,9 @@ def request(address, path, timeout=10):
         path, length = f"{path}?{name}", f"{name}: {name}\r\n".encode()
     with contextlib.closing(connect(address, "tls" if address.has_tls else "http", timeout=timeout)) as client:
         # Programs accept everything, and only a page begins a session.
-        client.sendall(b"%s %s HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nConnection: close\r\n%s\r\n" % (method, path.encode(), length) + bytes(size))
+        accepted = b"text/html" if path == "/page" else b"*/*"
+        client.sendall(b"%s %s HTTP/1.1\r\nHost: a\r\nAccept: %s\r\nConnection: close\r\n%s\r\n" % (method, path.encode(), accepted, length)
+                       + bytes(size))
         received = bytearray()
         with contextlib.suppress(ssl.SSLEOFError):
             while part := client.recv(65536):

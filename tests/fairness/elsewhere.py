@@ -265,6 +265,25 @@ def promises_that_take_long(address, protocol, until):
     rest(until, clients)
 
 
+# More than the pages that honest clients request with no cookie reserve, of which each network has an equal part.
+SESSIONS = 300
+
+
+@attack_from_elsewhere(limits={"max_sessions": SESSIONS}, paths=("/small", "/ws"), modes=(1, 2), protocols=("http", "tls"))
+def sessions_of_one_address(address, protocol, until):
+    def opening():
+        client = WebSocket(address, protocol)
+        return client.socket, b""
+
+    # All that the workers have, until one is refused.
+    hold(address.processes * SESSIONS + 10, opening, until, sends=False)
+
+
+@attack_from_elsewhere("--sticky", "cookie", limits={"max_sessions": SESSIONS}, paths=("/page", "/ws"), modes=(1, 2), protocols=("http", "tls"))
+def sessions_of_one_address_with_affinity(address, protocol, until):
+    sessions_of_one_address(address, protocol, until)
+
+
 @attack_from_elsewhere(busy=0.05, turns=12)
 def requests_between_the_parts_of_long_messages(address, protocol, until):
     def send():

@@ -12,7 +12,7 @@ use rookery_exchange::{
 };
 use rookery_server::static_files::StaticFiles;
 use rookery_server::{Application, MakeApplication, OriginPolicy};
-use rookery_status::{Access, AccessToken, RouteTable};
+use rookery_status::{Access, AccessToken, RouteTable, ShinySessions};
 
 use crate::live_reload::{LiveReload, PageMessage, SCRIPT};
 
@@ -240,6 +240,10 @@ impl Application for DevelopmentApplication {
 
     fn routes(&self) -> Option<Arc<RouteTable>> {
         self.inner.routes()
+    }
+
+    fn sessions(&self) -> Option<Arc<ShinySessions>> {
+        self.inner.sessions()
     }
 
     fn take_buffer(&self) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! The memory budget of a server, which limits how many bytes clients can make the server hold. The
-//! budget is divided into three shares: for connections, for what clients send, and for what is
-//! sent to clients.
+//! budget is divided into three shares of memory: for connections, for what clients send, and for
+//! what is sent to clients. A fourth share limits the file descriptors that clients can make the
+//! server hold, so its unit is a descriptor instead of a byte.
 //!
 //! # Ground rules
 //! - A [`Charge`] counts bytes against a share. Dropping it, on any thread, releases the bytes.
@@ -29,36 +30,46 @@ pub enum Share {
     /// The memory of what is sent to clients: responses, data that is queued for WebSockets and
     /// streamed responses, and compressors.
     Outgoing,
+    /// The descriptors of files that requests need: of bodies that are spooled, and of responses
+    /// that are read from a file. The unit is a descriptor. Sockets do not belong to this share.
+    Descriptors,
 }
 
 impl Share {
     /// The number of shares into which the memory budget is divided.
-    pub const COUNT: usize = 3;
+    pub const COUNT: usize = 4;
 
     /// All shares of the memory budget, in the order of their discriminants.
-    pub const ALL: [Share; Share::COUNT] = [Share::Connections, Share::Incoming, Share::Outgoing];
+    pub const ALL: [Share; Share::COUNT] =
+        [Share::Connections, Share::Incoming, Share::Outgoing, Share::Descriptors];
 }
 
 /// The memory budget of one server. It contains a limit and a count of used bytes for each
 /// [`Share`].
 pub struct Budget {
-    limits: [usize; Share::COUNT],
+    limits: [AtomicUsize; Share::COUNT],
     used: [AtomicUsize; Share::COUNT],
 }
 
 impl Budget {
-    /// Creates a memory budget. `limits` contains the limit of each share in bytes, in the order of
-    /// [`Share::ALL`].
+    /// Creates a memory budget. `limits` contains the limit of each share in its unit, in the order
+    /// of [`Share::ALL`].
     pub fn new(limits: [usize; Share::COUNT]) -> Arc<Budget> {
-        Arc::new(Budget { limits, used: Default::default() })
+        Arc::new(Budget { limits: limits.map(AtomicUsize::new), used: Default::default() })
     }
 
-    /// Returns the limit of one share of the memory budget, in bytes.
+    /// Returns the limit of one share of the memory budget, in the unit of the share.
     pub fn limit(&self, share: Share) -> usize {
-        self.limits[share as usize]
+        self.limits[share as usize].load(Ordering::Relaxed)
     }
 
-    /// Returns the number of bytes that are charged to one share of the memory budget.
+    /// Changes the limit of one share of the memory budget. What is charged already stays charged.
+    pub fn set_limit(&self, share: Share, limit: usize) {
+        self.limits[share as usize].store(limit, Ordering::Relaxed);
+    }
+
+    /// Returns the number of bytes (or descriptors) that are charged to one share of the memory
+    /// budget.
     pub fn used(&self, share: Share) -> usize {
         self.used[share as usize].load(Ordering::Relaxed)
     }
@@ -71,8 +82,8 @@ impl fmt::Debug for Budget {
     }
 }
 
-/// A number of bytes that is charged to one share of the memory budget. Dropping the charge
-/// releases these bytes.
+/// A number of bytes, or of descriptors, that is charged to one share of the memory budget.
+/// Dropping the charge releases them.
 #[derive(Debug)]
 pub struct Charge {
     budget: Arc<Budget>,
@@ -91,7 +102,7 @@ impl Charge {
         self.bytes.get()
     }
 
-    /// Changes the number of bytes in this charge to the memory budget.
+    /// Changes the number of bytes (or descriptors) in this charge to the memory budget.
     pub fn set(&self, bytes: usize) {
         let before = self.bytes.replace(bytes);
         let used = &self.budget.used[self.share as usize];

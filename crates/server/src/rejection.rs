@@ -95,8 +95,9 @@ rejections! {
         /// for the requested host (RFC 9110, 15.5.20). Status 421.
         Elsewhere,
         /// The memory that clients may use for one purpose, such as request bodies, is used up
-        /// ([`Limits::max_client_memory`](crate::Limits::max_client_memory)). Status 503, or close
-        /// code 1013.
+        /// ([`Limits::max_client_memory`](crate::Limits::max_client_memory)), or clients have as
+        /// many files open as the descriptors of the process permit. Status 503, or close code
+        /// 1013.
         Overload,
         /// The server has its maximum number of connections
         /// ([`Limits::max_connections`](crate::Limits::max_connections)) or no memory for another
@@ -311,7 +312,9 @@ impl fmt::Display for Rejection {
             Rejection::Busy => "the queue of requests is full",
             Rejection::DiskFull => "the request body cannot be spooled to disk",
             Rejection::BodyTimeout => "the request body was received too slowly",
-            Rejection::Overload => "the memory budget for clients is used up",
+            Rejection::Overload => {
+                "the memory budget or the file descriptors for clients are used up"
+            }
             Rejection::MessageTimeout => "a WebSocket message was received too slowly",
             Rejection::Silent => "the client of a WebSocket did not respond to pings",
             Rejection::ForeignHost => "the request is for a host name that is not the server's",

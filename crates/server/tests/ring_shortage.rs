@@ -55,7 +55,7 @@ fn a_response_whose_file_cannot_be_opened_fails_alone() {
     let mut with_file = ask(&mut front, &mut rings, 4);
     with_file.begin_response(200);
     let file = File::open("/proc/self/exe").unwrap();
-    with_file.response_mut().set_body(ResponseBody::File { file, len: 1 });
+    with_file.response_mut().set_body(ResponseBody::File { file, len: 1, charge: None });
 
     rings.send(Command::Respond(exchange), &link);
     let message = |payload| Command::Send { socket, kind: MessageKind::Binary, payload };

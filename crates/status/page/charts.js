@@ -1,7 +1,7 @@
-// The moving charts: the history of the last five minutes, drawn by uPlot.
+// The moving charts: the history of the last ten minutes, drawn by uPlot.
 
 /** The number of seconds that the charts show. */
-const SPAN = 300;
+const SPAN = 600;
 /** The number of routes with a line of their own. The others are one line. */
 const LINES = 6;
 /** The number of seconds over which latencies are computed. */
@@ -62,7 +62,7 @@ class Chart {
         y: { range: (plot, low, high) => [0, Math.max(this.top, (high ?? 0) * 1.15)] },
       },
       axes: [
-        { ...axis, space: 70, size: 26, gap: 8, values: (plot, splits) => { const end = plot.scales.x.max; return splits.map((at) => { const ago = Math.round(end - at); return ago <= 0 ? "now" : ago % 60 === 0 ? `−${ago / 60} min` : `−${ago} s`; }); }, splits: (plot, at, low, high) => { const step = plot.width < 300 ? 120 : 60; const all = []; for (let time = high; time >= low; time -= step) all.unshift(time); return all; } },
+        { ...axis, space: 70, size: 26, gap: 8, values: (plot, splits) => { const end = plot.scales.x.max; return splits.map((at) => { const ago = Math.round(end - at); return ago <= 0 ? "now" : ago % 60 === 0 ? `−${ago / 60} min` : `−${ago} s`; }); }, splits: (plot, at, low, high) => { const step = plot.width < 300 ? 240 : 120; const all = []; for (let time = high; time >= low; time -= step) all.unshift(time); return all; } },
         { ...axis, space: 34, size: 52, incrs: this.steps, values: (plot, splits) => splits.map((value) => this.format(value)) },
       ],
       series: [{}, ...series.map(({ name, colour }, at) => ({
@@ -89,7 +89,7 @@ class Chart {
   }
 }
 
-/** The samples of the last five minutes. A sample has the time, and the figures of each route and R process. */
+/** The samples of the last ten minutes. A sample has the time, and the figures of each route and R process. */
 class History {
   constructor() {
     this.samples = [];
@@ -105,9 +105,17 @@ class History {
       const durations = recent.map(({ routes }) => routes.get(name)?.duration).filter(Boolean);
       route.p95 = quantile(histogramSum(durations), bounds, 0.95);
     }
-    sample.latency = histogramSum(recent.flatMap(({ routes }) => [...routes.values()].map(({ duration }) => duration)));
+    sample.latency = histogramSum(recent.flatMap(({ routes }) => [...routes.values()].map(({ duration }) => duration).filter(Boolean)));
     const counted = recent.filter(({ seconds }) => seconds > 0);
     sample.smoothRate = counted.reduce((sum, { count }) => sum + count, 0) / counted.reduce((sum, { seconds }) => sum + seconds, 0);
+  }
+
+  /** Takes the samples that the server has kept, which have no durations but their 95th percentile. */
+  load(samples) {
+    this.samples = samples.map(({ at, seconds, count, routes, busy }) => ({
+      at, seconds, count, rate: count / seconds, computes: new Map(), busy: new Map(busy),
+      routes: new Map(routes.map(([name, requests, p95]) => [name, { count: requests, rate: requests / seconds, duration: null, p95 }])),
+    }));
   }
 
   get times() {

@@ -28,7 +28,8 @@ function formatTime(seconds) {
 const formatAgo = (seconds) => (seconds < 1 ? "now" : `${formatTime(Math.floor(seconds)).replace(".0 s", " s")} ago`);
 
 function formatBytes(bytes) {
-  if (bytes == null) return "–";
+  if (bytes == null || !isFinite(bytes)) return "–";
+  if (bytes < 1e6) return bytes < 1e3 ? `${Math.round(bytes)} B` : `${Math.round(bytes / 1e3)} kB`;
   return bytes < 1e9 ? `${Math.round(bytes / 1e6)} MB` : `${(bytes / 1e9).toFixed(1)} GB`;
 }
 

@@ -45,6 +45,8 @@ function measure(snapshot) {
   const total = [...routes.values()].reduce((sum, { count }) => sum + count, 0);
   const sample = {
     at: clock, seconds, routes, computes, count: total, rate: before ? total / seconds : null,
+    flushes: before ? increase(report.shiny.flushes, before.report.shiny.flushes) / seconds : null,
+    pageBytes: before ? increase(report.shiny.page_bytes, before.report.shiny.page_bytes) / seconds : null,
     busy: new Map(report.workers.filter(({ busy_ratio }) => busy_ratio != null).map(({ slot, busy_ratio }) => [slot, busy_ratio])),
   };
   before = snapshot;
@@ -230,6 +232,25 @@ function showOutputs({ report }) {
   );
 }
 
+/** Shows the sessions of Shiny, those for which it has computed for longest first. */
+function showSessions({ report }, sample) {
+  const { idle, computing, expected, flushes, sessions } = report.shiny;
+  byId("sessions-section").hidden = idle + computing + expected + flushes === 0;
+  setText(byId("sessions-about"), [
+    `${formatCount(computing)} computing`, `${formatCount(idle)} idle`, `${formatCount(expected)} expected`,
+    `${formatRate(sample.flushes)} flushes per second`, `${formatBytes(sample.pageBytes)} per second to pages`,
+  ].join(" · "));
+  syncChildren(
+    byId("sessions"), sessions, ({ id }) => id,
+    ({ id }) => element("tr", {}, element("td", {}, element("span", { class: "mono" }, `${id}…`)), ...Array.from({ length: 4 }, () => element("td", {}))),
+    (row, { computes, computes_ms: since, opened_ms: opened, page_bytes: bytes }) => {
+      const values = [computes ?? "–", since == null ? "–" : formatTime(since / 1000), formatBytes(bytes), formatTime(opened / 1000)];
+      values.forEach((value, index) => setText(row.children[index + 1], value));
+      row.children[1].title = values[0];
+    },
+  );
+}
+
 function showErrors() {
   byId("no-errors").hidden = errors.length > 0;
   const now = latest?.at ?? 0;
@@ -280,6 +301,7 @@ function show(snapshot) {
     showTiles(snapshot, sample);
     showRoutes(snapshot, sample);
     showOutputs(snapshot);
+    showSessions(snapshot, sample);
     if (times.length > 0) {
       charts.rate.show(times, rates);
       charts.latency.show(times, latencies);
@@ -325,6 +347,10 @@ function connect() {
   };
   source.addEventListener("open", onEvent);
   source.addEventListener("snapshot", (event) => { onEvent(); show(JSON.parse(event.data)); });
+  source.addEventListener("history", (event) => {
+    [before, history_] = [null, new History()];
+    history_.load(JSON.parse(event.data));
+  });
   source.addEventListener("errors", (event) => { errors = JSON.parse(event.data); });
   source.addEventListener("error", async () => {
     setTrouble("no connection");

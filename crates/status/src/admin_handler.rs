@@ -275,7 +275,7 @@ impl AdminHandler {
             b"/" | b"/live" => (303, TEXT, String::new()),
             b"/status" => (200, JSON, format!("{}\n", source.report().json())),
             b"/status.txt" => (200, TEXT, source.report().text()),
-            b"/metrics" => (200, "text/plain; version=0.0.4", source.report().metrics()),
+            b"/metrics" => (200, "text/plain; version=0.0.4", source.report().metrics(&source.errors().places())),
             // Over a Unix socket, whose clients need no token.
             URL if exchange.local().is_none() => match self.page_url() {
                 Some(url) => (200, TEXT, url + "\n"),

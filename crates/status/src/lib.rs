@@ -36,11 +36,13 @@ pub use profile::{
 };
 pub use r_process::{READY, RProcess, RStack, last_r_task, r_stack, r_task};
 pub use recent_errors::RecentErrors;
-pub use report::{LastExit, Lifecycle, Reload, Report, ServerInfo, ServerState, WorkerReport};
+pub use report::{
+    LastExit, Lifecycle, MAX_SHOWN_SESSIONS, Reload, Report, ServerInfo, ServerState, WorkerReport,
+};
 pub use rookery_server::tls::ServedCertificate;
 pub use rookery_worker_protocol::{
     Counter, HISTOGRAM_BOUNDS, Histogram, RequestCounters, RouteTable, STATUS_CLASSES,
-    StatusClassCounters, visible_text,
+    ShinySessions, StatusClassCounters, visible_text,
 };
 pub use run_folder::{ADMIN_SOCKET, RunFolder, admin_socket, remove_orphaned, run_folders};
 pub use standalone::Standalone;

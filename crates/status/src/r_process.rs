@@ -118,7 +118,17 @@ pub struct RStack {
 /// The age from which on a stack is no longer shown as the current one.
 const CURRENT_FOR: Duration = Duration::from_secs(2);
 
+/// What precedes the beginning of the token of the session for which R computes, at the end of the
+/// text of a stack.
+const SESSION: &str = ", session ";
+
 impl RStack {
+    /// Returns the functions and the beginning of the token of the session of Shiny for which R
+    /// computes, or `None` if R computes for no session or the session is not known.
+    pub(crate) fn of_session(&self) -> Option<(&str, &str)> {
+        self.text.rsplit_once(SESSION)
+    }
+
     /// Returns the stack as text for people, with its age unless the stack is recent.
     pub fn phrase(&self) -> String {
         if self.ago <= CURRENT_FOR {

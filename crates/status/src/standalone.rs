@@ -21,7 +21,7 @@ use crate::process_usage::own_pid;
 use crate::profile::ProfiledProcess;
 use crate::r_process::{READY, RProcess};
 use crate::recent_errors::RecentErrors;
-use crate::report::{Lifecycle, Report, ServerInfo, ServerState, WorkerReport};
+use crate::report::{Lifecycle, MAX_SHOWN_SESSIONS, Report, ServerInfo, ServerState, WorkerReport};
 use crate::utilization::Utilization;
 
 /// The interval between two checks of the server's I/O threads. Each check tests whether the I/O
@@ -260,6 +260,7 @@ impl StatusSource for Standalone {
                 ..ServerState::default()
             },
             queue: QueueReading { length: process.queued, oldest: None },
+            sessions: self.scoreboard.sessions().read(MAX_SHOWN_SESSIONS),
             certificates: self.certificates(),
             acme_failures: self.acme_failures(),
             ..Report::default()
@@ -406,7 +407,7 @@ mod tests {
                 duration: Some(Duration::from_millis(1)),
             });
         }
-        let text = one.report().metrics();
+        let text = one.report().metrics(&one.errors().places());
         assert!(text.contains("\nrookery_route_requests_total{route=\"/\u{fffd}\"} 2\n"), "{text}");
         let mut seen = std::collections::HashSet::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -438,7 +439,7 @@ mod tests {
         }
         exchange.begin_response(404);
         one.answers(&exchange, 8_000_000);
-        let text = one.report().metrics();
+        let text = one.report().metrics(&one.errors().places());
         for line in [
             "queue_seconds_sum 0.002",
             "queue_seconds_count 1",

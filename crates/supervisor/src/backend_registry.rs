@@ -10,7 +10,7 @@ use std::time::Duration;
 use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_status::{PoolCounters, RecentErrors};
 use rookery_trace::Tracer;
-use rookery_worker_protocol::RouteTable;
+use rookery_worker_protocol::{RouteTable, ShinySessions};
 use tokio::sync::Notify;
 
 use crate::backend::{Availability, Backend, StaticPaths};
@@ -64,6 +64,9 @@ pub struct BackendRegistry {
     /// The metrics by route of the requests over connections that the front end has accepted. The
     /// front end's I/O thread writes them.
     pub(crate) routes: Arc<RouteTable>,
+    /// The sessions of Shiny whose WebSockets the front end has accepted. The front end's I/O
+    /// thread writes them.
+    pub(crate) sessions: Arc<ShinySessions>,
     /// The state of the supervisor and its workers, as the status page and the metrics report it.
     pub(crate) state: SharedState,
     /// The last errors in the R code of all workers.

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rookery_server::tls::Tls;
 use rookery_server::{Rejection, RejectionReports};
 use rookery_status::{
-    Action, HANG_TIMEOUT, Lifecycle, NotReady, ProfiledProcess, READY, RecentErrors, Report,
-    ServerInfo, StatusSource,
+    Action, HANG_TIMEOUT, Lifecycle, MAX_SHOWN_SESSIONS, NotReady, ProfiledProcess, READY,
+    RecentErrors, Report, ServerInfo, StatusSource,
 };
 
 use crate::backend_registry::BackendRegistry;
@@ -58,6 +58,7 @@ impl StatusSource for SupervisorStatus {
                 .as_ref()
                 .map(|failures| failures.load(Ordering::Relaxed)),
             server: state.server.clone(),
+            sessions: registry.sessions.read(MAX_SHOWN_SESSIONS),
             ..Report::default()
         };
         report.requests.add_all(&registry.counters.requests);

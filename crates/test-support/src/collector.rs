@@ -29,6 +29,8 @@ pub struct CollectedSpan {
     pub end: u64,
     /// The attributes; numbers as text.
     pub attributes: BTreeMap<String, String>,
+    /// The time, the name and the attributes of each event.
+    pub events: Vec<(u64, String, BTreeMap<String, String>)>,
     /// The trace id and the span id of each link.
     pub links: Vec<(String, String)>,
     /// The code of the status: 2 for an error.
@@ -202,6 +204,14 @@ fn decode_span(message: &[u8]) -> Option<CollectedSpan> {
             (6, Value::Number(kind)) => span.kind = kind,
             (7, Value::Number(time)) => span.start = time,
             (8, Value::Number(time)) => span.end = time,
+            (11, Value::Bytes(event)) => {
+                let name = text_of(messages(event, 2)?.first()?)?;
+                let time = fields(event)?.into_iter().find_map(|it| match it {
+                    (1, Value::Number(time)) => Some(time),
+                    _ => None,
+                });
+                span.events.push((time?, name, attributes(event, 3)?));
+            }
             (13, Value::Bytes(link)) => {
                 let id = |field| Some(hex(messages(link, field)?.first()?));
                 span.links.push((id(1)?, id(2)?));

@@ -16,11 +16,15 @@ const KIND: u32 = 6;
 const START: u32 = 7;
 const END: u32 = 8;
 const ATTRIBUTES: u32 = 9;
+const EVENTS: u32 = 11;
 const LINKS: u32 = 13;
 const STATUS: u32 = 15;
 const FLAGS: u32 = 16;
 const LINK_FLAGS: u32 = 6;
 const STATUS_CODE: u32 = 3;
+const EVENT_TIME: u32 = 1;
+const EVENT_NAME: u32 = 2;
+const EVENT_ATTRIBUTES: u32 = 3;
 
 /// The number of `STATUS_CODE_ERROR`.
 const ERROR: u64 = 2;
@@ -57,7 +61,7 @@ pub struct Span {
     kind: Kind,
     start: SystemTime,
     since: Instant,
-    /// The encoded attributes and links.
+    /// The encoded attributes, events and links.
     details: Vec<u8>,
     is_error: bool,
 }
@@ -124,6 +128,22 @@ impl Span {
     pub fn set_error(&mut self, error_type: &str) {
         self.set_text("error.type", error_type);
         self.is_error = true;
+    }
+
+    /// Marks the operation as failed by an exception of the class `class`, and adds the event of
+    /// the exception (OpenTelemetry's semantic conventions for exceptions on spans). The message of
+    /// an exception may quote what a client has sent in confidence, so it is left out.
+    pub fn set_exception(&mut self, class: &str) {
+        let now = self.start.duration_since(UNIX_EPOCH).unwrap_or_default() + self.since.elapsed();
+        let mut event = Vec::with_capacity(class.len() + 48);
+        protobuf::fixed64(&mut event, EVENT_TIME, now.as_nanos() as u64);
+        protobuf::bytes(&mut event, EVENT_NAME, b"exception");
+        protobuf::text_attribute(&mut event, EVENT_ATTRIBUTES, "exception.type", class);
+        protobuf::bytes(&mut self.details, EVENTS, &event);
+        // A span has one status and one type of error, the first one.
+        if !self.is_error {
+            self.set_error(class);
+        }
     }
 
     /// Returns the encoded span, which ends now.

@@ -85,6 +85,22 @@ fn a_span_arrives_with_all_that_it_has() {
 }
 
 #[test]
+fn an_exception_is_an_event_and_the_first_one_is_the_type_of_the_error() {
+    let collector = Collector::start(&[]);
+    let tracer = tracer(&collector.url(), &[]);
+    let mut span = Span::begin("output$plot", Kind::Internal, tracer.begin(None), None);
+    span.set_exception("my_error");
+    span.set_exception("simpleError");
+    tracer.end(span);
+    let span = &collector.wait_for(1)[0];
+    assert_eq!((span.status, &*span.attributes["error.type"]), (2, "my_error"));
+    let events: Vec<_> =
+        span.events.iter().map(|(_, name, it)| (&**name, &*it["exception.type"])).collect();
+    assert_eq!(events, [("exception", "my_error"), ("exception", "simpleError")]);
+    assert!(span.events.iter().all(|(at, ..)| (span.start..=span.end).contains(at)));
+}
+
+#[test]
 fn spans_are_sent_in_batches() {
     let collector = Collector::start(&[]);
     let tracer = tracer(

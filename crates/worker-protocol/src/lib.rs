@@ -63,6 +63,8 @@ pub mod rings;
 mod routes;
 mod scoreboard;
 mod shared_scoreboard;
+mod shiny_message;
+mod shiny_sessions;
 mod ticket;
 mod variables;
 mod visible_text;
@@ -88,6 +90,10 @@ pub use scoreboard::{
     ProfileRequest, RState, Scoreboard, Snapshot, StackSample, now,
 };
 pub use shared_scoreboard::SharedScoreboard;
+pub use shiny_message::ShinyMessage;
+pub use shiny_sessions::{
+    SESSION_ID_LEN, SessionReading, SessionsReading, ShinySession, ShinySessions,
+};
 pub use ticket::{MAX_TICKETS, Ticket, TicketGuard, Tickets};
 pub use variables::{
     CONTROL_FD, DESCRIPTORS, GATE_FD, GENERATION, NAMES, PRELOAD, RINGS_FDS, SCOREBOARD_FD, WORKER,

@@ -7,18 +7,22 @@ use std::ops::Deref;
 #[cfg(target_os = "linux")]
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 #[cfg(target_os = "linux")]
 use rookery_system::linux::shared_memory;
 
 use crate::routes::RouteTable;
 use crate::scoreboard::Scoreboard;
+use crate::shiny_sessions::ShinySessions;
 
 /// A [`Scoreboard`] in memory that a supervisor and a worker share, or in the memory of a server
 /// without a supervisor. A supervisor can still read the scoreboard after the worker has exited.
 #[derive(Debug)]
 pub struct SharedScoreboard {
     scoreboard: NonNull<Scoreboard>,
+    /// The sessions of Shiny in a server without a supervisor. They are not in the shared memory.
+    sessions: Arc<ShinySessions>,
     /// Whether the memory is mapped, and not allocated in this process.
     #[cfg(target_os = "linux")]
     is_mapped: bool,
@@ -38,6 +42,7 @@ impl SharedScoreboard {
         let scoreboard = NonNull::new(start.cast()).unwrap_or_else(|| handle_alloc_error(LAYOUT));
         let scoreboard = SharedScoreboard {
             scoreboard,
+            sessions: Arc::default(),
             #[cfg(target_os = "linux")]
             is_mapped: false,
         };
@@ -45,11 +50,17 @@ impl SharedScoreboard {
         scoreboard
     }
 
+    /// Returns the sessions of Shiny in this process, if it serves without a supervisor. The front
+    /// end of a supervisor has its own.
+    pub fn sessions(&self) -> &Arc<ShinySessions> {
+        &self.sessions
+    }
+
     /// Maps the memory of a scoreboard into this process.
     #[cfg(target_os = "linux")]
     fn map(memory: &OwnedFd) -> io::Result<SharedScoreboard> {
         let scoreboard = shared_memory::map(memory.as_fd())?;
-        Ok(SharedScoreboard { scoreboard, is_mapped: true })
+        Ok(SharedScoreboard { scoreboard, sessions: Arc::default(), is_mapped: true })
     }
 
     /// Creates the scoreboard of a worker that will be started. Returns the scoreboard and the

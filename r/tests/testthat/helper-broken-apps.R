@@ -148,17 +148,16 @@ broken_runs <- list(
   )
 )
 
-# Does what a browser does with an app: opens the page and a session, presses a button, downloads a
-# file and leaves.
-use_shiny_app <- function(url) {
-  try(fetch(url), silent = TRUE)
+# Opens a session of a Shiny app as its page does, with some outputs and a button. Returns functions:
+# `update` changes inputs, given as JSON; `has` returns whether the page has got a text, `read` all
+# bytes that it has got, and `forget` drops these.
+local_shiny_session <- function(url, env = parent.frame()) {
   port <- as.integer(sub(".*:([0-9]+)/?$", "\\1", url))
-  socket <- socketConnection("127.0.0.1", port, open = "r+b", blocking = FALSE)
-  on.exit(close(socket))
   client <- new.env()
-  client$socket <- socket
+  client$socket <- socketConnection("127.0.0.1", port, open = "r+b", blocking = FALSE)
+  withr::defer(close(client$socket), envir = env)
   client$read <- raw(0)
-  outputs <- c("out", "m-out", "dl")
+  outputs <- c("out", "m-out", "dl", "slow")
   visible <- paste0('".clientdata_output_', outputs, '_hidden":false', collapse = ",")
   send(
     client,
@@ -166,16 +165,31 @@ use_shiny_app <- function(url) {
       "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
       "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
     )),
-    frame(paste0('{"method":"init","data":{"go:shiny.action":0,', visible, "}}")),
-    frame('{"method":"update","data":{"go:shiny.action":1}}')
+    frame(paste0('{"method":"init","data":{"go:shiny.action":0,', visible, "}}"))
   )
-  has <- function(text) {
-    fill(client)
-    find_raw(client$read, text) > 0
-  }
+  list(
+    update = function(inputs) {
+      send(client, frame(paste0('{"method":"update","data":{', inputs, "}}")))
+    },
+    has = function(text) {
+      fill(client)
+      find_raw(client$read, text) > 0
+    },
+    read = function() client$read[client$read != 0],
+    forget = function() client$read <- raw(0)
+  )
+}
+
+# Does what a browser does with an app: opens the page and a session, presses a button, downloads a
+# file and leaves.
+use_shiny_app <- function(url) {
+  try(fetch(url), silent = TRUE)
+  session <- local_shiny_session(url)
+  session$update('"go:shiny.action":1')
+  has <- session$has
   # Either the values of the outputs or the end of the session.
   wait_until(function() has('"values":') || has("Error executing"), 30)
-  text <- rawToChar(client$read[client$read != 0])
+  text <- rawToChar(session$read())
   link <- regmatches(text, regexpr("session/[0-9a-f]+/download/dl[^\"]*", text, useBytes = TRUE))
   if (length(link) > 0) try(fetch(paste0(sub("/?$", "/", url), link)), silent = TRUE)
   # The promise, and the second message, may still be running.

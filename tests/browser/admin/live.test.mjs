@@ -291,6 +291,38 @@ test('open streams are counted', { timeout, skip }, async () => {
   await streams(0);
 });
 
+test('sessions of Shiny have what is computed for them, and the charts begin with the time before', { timeout, skip }, async () => {
+  const server = await started(Server.command(
+    ['serve', 'tests/browser/apps/sessions', '--port', '0', '--log=none', '--admin', '127.0.0.1:0'],
+  ));
+  const context = await browser.newContext();
+  const [first, second] = [await context.newPage(), await context.newPage()];
+  for (const user of [first, second]) {
+    await user.goto(server.url);
+    await user.getByText('clicks: 0').waitFor();
+  }
+  const page = await open(server);
+  await shows(page, '#sessions-about', /^0 computing · 2 idle · 0 expected/);
+  const id = await first.evaluate('Shiny.shinyapp.config.sessionId');
+  await first.getByRole('button', { name: 'Compute' }).click();
+  await shows(page, '#sessions-about', /^1 computing · 1 idle/);
+  // The session for which R computes comes first, and only the beginning of its token is shown.
+  await shows(page, '#sessions tr:first-child', new RegExp(`^${id.slice(0, 8)}….*<observer:observeEvent\\(input\\$go\\)>, app.R#\\d+\\d\\.\\d s`));
+  assert.ok(!(await page.content()).includes(id));
+  assert.equal(await page.locator('#sessions tr').count(), 2);
+  await first.getByText('clicks: 1').waitFor();
+  await shows(page, '#sessions-about', /^0 computing · 2 idle/);
+  assert.deepEqual(page.complaints, []);
+  // A page that is opened now shows the seconds before.
+  const later = await open(server);
+  await later.waitForFunction(() => document.querySelectorAll('canvas').length >= 2);
+  const ages = await later.evaluate('history_.times.map((at) => latest.clock - at)');
+  assert.ok(ages[0] > 3, `the first sample is ${ages[0]} s old`);
+  await shows(later, '#rate-legend', /messages of WebSockets/);
+  assert.deepEqual(later.complaints, []);
+  await context.close();
+});
+
 test('it fits a phone and a wide screen, in light and dark', { timeout, skip }, async () => {
   const server = await serve(2);
   const backgrounds = new Set();

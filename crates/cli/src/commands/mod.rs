@@ -8,5 +8,6 @@ mod local_socket;
 pub(crate) mod new_app;
 pub(crate) mod profile;
 pub(crate) mod status;
+mod trend;
 pub(crate) mod version;
 pub(crate) mod watch;

@@ -2,6 +2,7 @@
 //! draws it again every second. It adds to the text of `rookery status` what only the live page
 //! has, whose events it reads over the server's Unix socket.
 
+use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, IsTerminal as _, Read, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 use super::local_socket;
 use super::status::{StatusArgs, find_server, text_of};
+use super::trend::Trends;
 use crate::failure::Failure;
 use crate::terminal::window_size;
 
@@ -68,6 +70,7 @@ fn connect(socket: &Path) -> io::Result<impl BufRead + use<>> {
 /// `rookery status`, which fails once the server has ended.
 fn show(mut events: impl BufRead, status: impl Fn() -> io::Result<String>) -> io::Result<()> {
     let (mut name, mut errors, mut rate) = (String::new(), Value::Null, Rate::default());
+    let mut trends = Trends::default();
     while let Some(line) = next_line(&mut events)? {
         if let Some(event) = line.strip_prefix("event: ") {
             event.clone_into(&mut name);
@@ -75,10 +78,14 @@ fn show(mut events: impl BufRead, status: impl Fn() -> io::Result<String>) -> io
             let data: Value = serde_json::from_str(data)?;
             match name.as_str() {
                 "errors" => errors = data,
+                "history" => trends.load(&data),
                 "snapshot" => {
                     let Ok(status) = status() else { return Ok(()) };
-                    rate.update(&data);
-                    draw(&lines(&status, &rate, &data, &errors))?;
+                    if rate.update(&data) {
+                        let [requests, ..] = rate.per_second.unwrap_or_default();
+                        trends.update(&data, requests);
+                    }
+                    draw(&lines(&status, (&rate, &trends), &data, &errors))?;
                 }
                 _ => {}
             }
@@ -103,25 +110,75 @@ fn next_line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
     Ok((len > 0).then_some(line))
 }
 
-/// The requests and messages per second between the last two snapshots of a server.
+/// What a server has done per second between its last two snapshots: requests and messages, flushes
+/// of Shiny, and bytes to Shiny's pages.
 #[derive(Debug, Default)]
 struct Rate {
-    /// The time of the last snapshot in seconds, and the requests until then.
-    last: Option<(f64, f64)>,
-    per_second: Option<f64>,
+    /// The time of the last snapshot in seconds, and the numbers until then.
+    last: Option<(f64, [f64; 3])>,
+    per_second: Option<[f64; 3]>,
 }
 
 impl Rate {
     /// Adds a snapshot. A snapshot that follows the one before at once, because another viewer has
-    /// come, is left out.
-    fn update(&mut self, snapshot: &Value) {
-        let clock = number(&snapshot["clock"]);
-        let requests = list(&snapshot["report"]["routes"]).map(|it| number(&it["requests"])).sum();
-        let (before, counted) = self.last.unwrap_or((clock - 1.0, requests));
+    /// come, is left out. Returns true if there is a new rate.
+    fn update(&mut self, snapshot: &Value) -> bool {
+        let (clock, report) = (number(&snapshot["clock"]), &snapshot["report"]);
+        let requests = list(&report["routes"]).map(|it| number(&it["requests"])).sum();
+        let shiny = &report["shiny"];
+        let now = [requests, number(&shiny["flushes"]), number(&shiny["page_bytes"])];
+        let (before, counted) = self.last.unwrap_or((clock - 1.0, now));
         if clock - before >= 0.5 {
-            self.per_second = self.last.map(|_| (requests - counted) / (clock - before));
-            self.last = Some((clock, requests));
+            self.per_second = self
+                .last
+                .map(|_| std::array::from_fn(|at| (now[at] - counted[at]) / (clock - before)));
+            self.last = Some((clock, now));
+            return self.per_second.is_some();
         }
+        false
+    }
+}
+
+/// Returns the lines of the sessions of Shiny for which it has computed for longest, with their
+/// numbers. Returns no line if there has been no session.
+fn session_lines(shiny: &Value, rate: &Rate) -> Vec<String> {
+    let [idle, computing, expected] =
+        ["idle", "computing", "expected"].map(|state| number(&shiny[state]));
+    if idle + computing + expected + number(&shiny["flushes"]) == 0.0 {
+        return Vec::new();
+    }
+    let mut lines = vec![String::new()];
+    let mut about =
+        format!("sessions of Shiny: {computing} computing, {idle} idle, {expected} expected");
+    if let Some([_, flushes, bytes]) = rate.per_second {
+        let bytes = size(bytes);
+        let _ = write!(about, "; {flushes:.1} flushes and {bytes} per second to pages");
+    }
+    lines.push(about);
+    let row = |session: &str, open: &str, bytes: &str, time: &str, computes: &str| {
+        format!("{session:>10}  {open:>11}  {bytes:>9}  {time:>11}  {computes}")
+    };
+    lines.push(row("session", "open for", "to page", "for", "computes"));
+    lines.extend(list(&shiny["sessions"]).take(MAX_ROUTES).map(|session| {
+        let time = |value: &Value| value.as_f64().map_or("-".to_owned(), |ms| duration(ms / 1e3));
+        let computes = session["computes"].as_str().map_or("-".to_owned(), visible_text);
+        row(
+            &text(&session["id"]),
+            &time(&session["opened_ms"]),
+            &size(number(&session["page_bytes"])),
+            &time(&session["computes_ms"]),
+            &computes,
+        )
+    }));
+    lines
+}
+
+/// Returns a number of bytes as text.
+fn size(bytes: f64) -> String {
+    match bytes {
+        0.0..1e3 => format!("{bytes:.0} B"),
+        1e3..1e6 => format!("{:.1} kB", bytes / 1e3),
+        _ => format!("{:.1} MB", bytes / 1e6),
     }
 }
 
@@ -151,10 +208,17 @@ fn output_lines(outputs: &Value) -> Vec<String> {
 
 /// Returns what is shown: the text of `rookery status`, the rate of requests, the times of the
 /// most requested routes, and the last errors in R.
-fn lines(status: &str, rate: &Rate, snapshot: &Value, errors: &Value) -> Vec<String> {
+fn lines(
+    status: &str,
+    (rate, trends): (&Rate, &Trends),
+    snapshot: &Value,
+    errors: &Value,
+) -> Vec<String> {
     let mut lines: Vec<String> = status.lines().map(visible_text).collect();
-    let rate = rate.per_second.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));
-    lines.extend([String::new(), format!("{rate} requests and messages per second")]);
+    let requests =
+        rate.per_second.map_or("-".to_owned(), |[requests, ..]| format!("{requests:.1}"));
+    lines.extend([String::new(), format!("{requests} requests and messages per second")]);
+    lines.extend(trends.lines());
     let mut routes: Vec<&Value> = list(&snapshot["report"]["routes"]).collect();
     routes.sort_by_key(|route| std::cmp::Reverse(route["requests"].as_u64()));
     let mut row = |cells: [&str; 6]| {
@@ -174,6 +238,7 @@ fn lines(status: &str, rate: &Rate, snapshot: &Value, errors: &Value) -> Vec<Str
             &text(&route["route"]),
         ]);
     }
+    lines.extend(session_lines(&snapshot["report"]["shiny"], rate));
     lines.extend(output_lines(&snapshot["report"]["outputs"]));
     let has_errors = list(errors).next().is_some();
     let title = if has_errors { "the last errors in R" } else { "no errors in R" };
@@ -272,7 +337,7 @@ mod tests {
     }
 
     fn shown(status: &str, errors: &Value) -> String {
-        lines(status, &Rate::default(), &snapshot(1.0, 10), errors).join("\n")
+        lines(status, (&Rate::default(), &Trends::default()), &snapshot(1.0, 10), errors).join("\n")
     }
 
     #[test]
@@ -308,6 +373,29 @@ mod tests {
     }
 
     #[test]
+    fn each_session_has_what_shiny_computes_for_it() {
+        let shiny = json!({
+            "idle": 1, "computing": 1, "expected": 0, "flushes": 7, "page_bytes": 1, "sessions": [
+                { "id": "0123abcd", "opened_ms": 61_000, "page_bytes": 12_345, "computes_ms": 2500,
+                  "computes": "fit < <observer:output$plot>\u{202e}" },
+                { "id": "idle", "opened_ms": 10, "page_bytes": 7, "computes_ms": null,
+                  "computes": null },
+            ],
+        });
+        let rate = Rate { last: None, per_second: Some([1.0, 2.0, 3e6]) };
+        let shown = session_lines(&shiny, &rate).join("\n");
+        for line in [
+            "\nsessions of Shiny: 1 computing, 1 idle, 0 expected; 2.0 flushes and 3.0 MB per second",
+            "\n  0123abcd    1 min 1 s    12.3 kB        2.5 s  fit < <observer:output$plot>",
+            "\n      idle        10 ms        7 B            -  -",
+        ] {
+            assert!(shown.contains(line), "{line}: {shown}");
+        }
+        assert!(!shown.contains('\u{202e}'), "{shown}");
+        assert!(session_lines(&Value::Null, &rate).is_empty());
+    }
+
+    #[test]
     fn control_characters_do_not_reach_the_terminal() {
         let errors = json!([{ "message": "\x1b[2J\u{2067}", "trace": "f(\x1b[31m\u{202d})" }]);
         let shown = shown("/srv/\x1b]0;title\x07", &errors).replace('\n', "");
@@ -318,7 +406,8 @@ mod tests {
     #[test]
     fn an_incomplete_report_is_shown_as_far_as_it_goes() {
         for snapshot in [Value::Null, json!({}), json!({ "report": { "routes": [{}] } })] {
-            let shown = lines("", &Rate::default(), &snapshot, &Value::Null).join("\n");
+            let shown = lines("", (&Rate::default(), &Trends::default()), &snapshot, &Value::Null)
+                .join("\n");
             assert!(shown.contains("no errors in R"), "{shown}");
         }
     }
@@ -330,7 +419,7 @@ mod tests {
             [(5.0, 10, None), (7.0, 30, Some(10.0)), (7.1, 31, Some(10.0)), (8.0, 32, Some(2.0))]
         {
             rate.update(&snapshot(clock, requests));
-            assert_eq!(rate.per_second, expected, "{clock}");
+            assert_eq!(rate.per_second.map(|it| it[0]), expected, "{clock}");
         }
     }
 

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::fs::File;
+use std::sync::Arc;
 
 use super::arena_slice::ArenaSlice;
-use crate::budget::Charge;
+use crate::budget::{Budget, Charge, Share};
 use crate::payload::Lease;
 use crate::stream_flow_control::StreamedBody;
 
@@ -54,6 +55,8 @@ pub enum ResponseBody {
         file: File,
         /// The length in bytes that the file had when it was opened.
         len: u64,
+        /// The charge for the descriptor of the file, once the server has the response.
+        charge: Option<Charge>,
     },
     /// A streamed response body, whose chunks are sent after the head.
     Stream(StreamedBody),
@@ -182,6 +185,13 @@ impl Response {
     pub fn set_body(&mut self, body: ResponseBody) {
         self.copied = None;
         self.body = body;
+    }
+
+    /// Charges the descriptor of the response body, if it is a file, until the file is closed.
+    pub fn charge_file(&mut self, budget: &Arc<Budget>) {
+        if let ResponseBody::File { charge, .. } = &mut self.body {
+            charge.get_or_insert_with(|| Charge::new(budget, Share::Descriptors)).set(1);
+        }
     }
 
     pub(crate) fn set_status(&mut self, status: u16) {

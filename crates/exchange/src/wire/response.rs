@@ -168,7 +168,7 @@ fn read<'a>(
             if !metadata.is_file() {
                 return Err(Malformed);
             }
-            exchange.response_mut().set_body(ResponseBody::File { file, len });
+            exchange.response_mut().set_body(ResponseBody::File { file, len, charge: None });
             reader.end()?;
         }
         // The response to an accepted handshake has no body.

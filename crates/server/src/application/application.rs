@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rookery_exchange::{
     Budget, Command, Event, Exchange, IoWaker, Peer, PushError, WakeUp, WebSocketId,
 };
-use rookery_worker_protocol::RouteTable;
+use rookery_worker_protocol::{RouteTable, ShinySessions};
 
 use crate::static_files::StaticFiles;
 
@@ -92,6 +92,12 @@ pub trait Application {
     /// Returns the table in which requests are counted by route, or `None` (the default) if the
     /// application counts none. A process with a scoreboard uses the scoreboard's table instead.
     fn routes(&self) -> Option<Arc<RouteTable>> {
+        None
+    }
+
+    /// Returns the record of the sessions of Shiny, or `None` (the default) if the application
+    /// records none. A process with a scoreboard uses the scoreboard's record instead.
+    fn sessions(&self) -> Option<Arc<ShinySessions>> {
         None
     }
 

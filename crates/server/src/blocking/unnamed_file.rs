@@ -3,31 +3,50 @@
 
 use std::fs::File;
 use std::ops::Deref;
+use std::sync::Mutex;
 
-use rookery_exchange::FileGuard;
+use rookery_exchange::Charge;
 use rookery_system::blocking;
 
 /// An open temporary file whose name was removed. Its disk space is freed when it is closed.
 #[derive(Debug)]
-pub(crate) struct UnnamedFile(Option<File>);
+pub(crate) struct UnnamedFile {
+    file: Option<File>,
+    /// The charge for the descriptor of the file, which ends when the file has been closed. Several
+    /// threads may refer to the file, so the charge is in a mutex, which is never locked.
+    charge: Option<Mutex<Charge>>,
+}
 
 impl UnnamedFile {
     pub(crate) fn new(file: File) -> UnnamedFile {
-        UnnamedFile(Some(file))
+        UnnamedFile { file: Some(file), charge: None }
+    }
+
+    /// Keeps the charge for the descriptor of the file until the file has been closed.
+    pub(crate) fn set_charge(&mut self, charge: Charge) {
+        self.charge = Some(Mutex::new(charge));
+    }
+
+    /// Returns true if there is a charge for the descriptor of the file.
+    pub(crate) fn is_charged(&self) -> bool {
+        self.charge.is_some()
     }
 
     /// Closes the file on the current thread, and waits until its disk space is free.
     pub(crate) fn close(&mut self) {
-        self.0 = None;
+        self.file = None;
+        self.charge = None;
     }
 
-    pub(crate) fn into_file(mut self) -> File {
-        self.0.take().expect("only this, `close` and `drop` take it")
+    /// Returns the file, and the charge for its descriptor.
+    pub(crate) fn into_file(mut self) -> (File, Option<Mutex<Charge>>) {
+        let file = self.file.take().expect("only this, `close` and `drop` take it");
+        (file, self.charge.take())
     }
 }
 
 /// Closes a temporary file on a thread that may block, and then drops `guard`.
-pub(crate) fn close_in_background(file: File, guard: Option<FileGuard>) {
+pub(crate) fn close_in_background(file: File, guard: impl Send + 'static) {
     blocking::run_detached(move || {
         drop(file);
         drop(guard);
@@ -38,14 +57,14 @@ impl Deref for UnnamedFile {
     type Target = File;
 
     fn deref(&self) -> &File {
-        self.0.as_ref().expect("only `into_file`, `close` and `drop` take it")
+        self.file.as_ref().expect("only `into_file`, `close` and `drop` take it")
     }
 }
 
 impl Drop for UnnamedFile {
     fn drop(&mut self) {
-        if let Some(file) = self.0.take() {
-            close_in_background(file, None);
+        if let Some(file) = self.file.take() {
+            close_in_background(file, self.charge.take());
         }
     }
 }

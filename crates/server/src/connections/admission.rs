@@ -1,5 +1,6 @@
-//! Decides whether a connection may use more memory if a share of the memory
-//! [budget](rookery_exchange::Budget) is used up. A share is the memory for one purpose.
+//! Decides whether a connection may use more memory, or descriptors of files, if a share of the
+//! memory [budget](rookery_exchange::Budget) is used up. A share is the memory for one purpose, or
+//! all descriptors.
 //!
 //! - If another [network or peer](rookery_exchange::Peer) holds more bytes of the share than that
 //!   of this connection would, the largest part of what it holds is
@@ -49,8 +50,12 @@ pub(crate) const WEBSOCKET_TLS_BYTES: usize = IDLE_BYTES + IDLE_TLS_BYTES;
 pub(crate) const UNCHARGED_BYTES: usize = 8 << 10;
 
 /// The divisor of a share of the memory budget that gives how much evicted connections may still
-/// hold while a network may evict its own connections.
+/// hold while a network evicts its own connections.
 const UNRELEASED_PART: usize = 4;
+
+/// The number of a network that has no connections. The numbers of networks are hashes, so none has
+/// this number.
+const UNKNOWN: u64 = u64::MAX;
 
 /// Returns the number of bytes that a connection in use counts against the memory budget, which
 /// depends on whether it uses TLS.
@@ -69,23 +74,37 @@ impl ConnectionTable {
     /// Returns true if a connection of `peer` that holds `has` bytes of a share of the memory
     /// budget may hold `more` bytes in addition. If too few bytes are free, first evicts what peers
     /// hold that have more than this peer would have.
-    ///
-    /// The memory of evicted connections is free only when their tasks have been polled. While
-    /// evicted connections hold more than a quarter of the share, only a network that has less than
-    /// another one evicts more. Otherwise, a client with many connections that opens another one
-    /// for each that is evicted would use far more memory than the share.
     pub(crate) fn admit(&self, peer: Peer, share: Share, has: usize, more: usize) -> bool {
         loop {
-            let (pending, limit) = (self.pending_release.bytes(share), self.budget.limit(share));
-            let used = self.budget.used(share).saturating_sub(pending);
-            if used.saturating_add(more) <= limit {
+            let used = self.budget.used(share).saturating_sub(self.pending_release.bytes(share));
+            if used.saturating_add(more) <= self.budget.limit(share) {
                 return true;
             }
-            let may_evict_own = pending <= limit / UNRELEASED_PART;
-            if !self.evict_from_largest(peer, share, has, more, may_evict_own) {
+            if !self.evict_from_largest(peer, share, has, more) {
                 return false;
             }
         }
+    }
+
+    /// Returns true if evicted connections still hold more than a quarter of a share of the memory
+    /// budget, because their tasks have not been polled since. A network then evicts nothing of its
+    /// own. Otherwise, a client with many connections that opens another one for each that is
+    /// evicted would use far more memory than the share.
+    pub(super) fn has_much_unreleased(&self, share: Share) -> bool {
+        self.pending_release.bytes(share) > self.budget.limit(share) / UNRELEASED_PART
+    }
+
+    /// Evicts a connection or a stream of the largest network because the process has no descriptor
+    /// for a new connection, whose network is not known: one that holds a file if there is one, and
+    /// otherwise one that makes place as for any [newcomer](Self::free_slot). Does nothing while an
+    /// evicted one has not closed its file yet.
+    pub(crate) fn free_descriptor(&self) {
+        if self.pending_release.bytes(Share::Descriptors) > 0 {
+            return;
+        }
+        let newcomer = Peer::new(UNKNOWN, UNKNOWN);
+        let _ =
+            self.evict_from_largest(newcomer, Share::Descriptors, 0, 1) || self.free_slot(UNKNOWN);
     }
 
     /// Returns true if an idle connection of `peer` that has begun to send may hold `more` bytes in

@@ -9,14 +9,16 @@
 pub(super) mod candidates;
 pub(crate) mod cost;
 pub(super) mod network_counts;
+pub(crate) mod open_files;
+pub(super) mod search_pace;
 
 use std::cmp::Reverse;
 use std::rc::Rc;
 
 use rookery_exchange::{ById, Peer, Share};
 
-use self::candidates::{Candidate, Fruitless};
-use super::client_task;
+use self::candidates::Candidate;
+use self::search_pace::SHORT_SEARCH;
 use super::table::{ConnectionTable, TableEntry};
 
 /// The maximum number of candidates for eviction (slow connections) that one search over all
@@ -24,8 +26,16 @@ use super::table::{ConnectionTable, TableEntry};
 /// candidate, so one search suffices for up to 64 new connections.
 const CANDIDATES: usize = 64;
 
-/// The number of entries whose search for memory is a unit of work of [`client_task`].
-const ENTRIES_OF_UNIT: usize = 256;
+/// The maximum number of files of evicted entries that may be open at a time. They use descriptors
+/// of the process's [reserve](crate::net::descriptor).
+const MAX_PENDING_FILES: usize = 512;
+
+/// The part of all files that may be files of evicted entries, as a divisor. It matters for a
+/// process with few descriptors.
+const PENDING_PART: usize = 8;
+
+/// The part of a share of the memory budget that is freed after a long search, as a divisor.
+const SEARCHED_PART: usize = 64;
 
 impl ConnectionTable {
     /// Evicts a connection, so that a new one of `network` can be admitted. Returns false if none
@@ -40,19 +50,10 @@ impl ConnectionTable {
     pub(crate) fn free_slot(&self, network: u64) -> bool {
         self.count_networks();
         let own = self.network_counts.count(network) + 1;
-        let search = Fruitless { tick: self.clock.now(), network };
-        let fruitless = &self.eviction_candidates.fruitless;
-        let evicted = self.cheapest_of_largest(own).or_else(|| {
-            let is_useless = fruitless.get() == Some(search) && !self.limits().evicts_at_once;
-            if is_useless {
-                return None;
-            }
-            self.take_slowest(|key, _| self.is_as_large(key, network, own))
-        });
-        let Some((key, entry)) = evicted else {
-            fruitless.set(Some(search));
-            return false;
-        };
+        let evicted = self
+            .cheapest_of_largest(own)
+            .or_else(|| self.take_slowest(network, |key, _| self.is_as_large(key, network, own)));
+        let Some((key, entry)) = evicted else { return false };
         self.network_counts.remove(key);
         entry.evict_for_slot();
         true
@@ -104,26 +105,36 @@ impl ConnectionTable {
 
     /// Evicts the entry that holds the most bytes of a share of the memory budget within the peer
     /// that has the most, within the network that has the most. Among equals, evicts the newest.
+    /// After a long search, evicts more of what this peer holds, for those that need memory next.
     /// `peer` needs `more` bytes in addition to the `has` bytes that one of its entries holds.
     /// Returns false, and evicts nothing, if no other network, peer or entry has more than this one
-    /// would have, or if it is in the same network and `may_evict_own` is false.
+    /// would have, or if that is in the same network while evicted entries still hold
+    /// [much](Self::has_much_unreleased).
+    ///
+    /// For [`Share::Descriptors`], does what [`evict_file`](Self::evict_file) does.
     pub(super) fn evict_from_largest(
         &self,
         peer: Peer,
         share: Share,
         has: usize,
         more: usize,
-        may_evict_own: bool,
     ) -> bool {
-        // The client whose memory is refused pays for the search with its turns.
-        client_task::on_work((self.entries() / ENTRIES_OF_UNIT) as u32);
+        if share == Share::Descriptors {
+            return self.evict_file(peer);
+        }
+        if self.search_pace.is_paused(peer.network()) {
+            return false;
+        }
         let (mut networks, mut peers) = (Sums::default(), Sums::default());
         self.for_each(|_, entry| {
             networks.add(entry.peer().network(), entry.charged(share), entry.held(share) > 0);
         });
         let largest = networks.largest_beside(peer.network(), more);
-        if largest.is_none() && !may_evict_own {
-            return false;
+        if largest.is_none() {
+            self.search_pace.pause(peer.network(), self.entries());
+            if self.has_much_unreleased(share) {
+                return false;
+            }
         }
         let network = largest.unwrap_or(peer.network());
         self.for_each(|_, entry| {
@@ -137,19 +148,48 @@ impl ConnectionTable {
         };
         // If no other peer has more, only the peer's own entries remain.
         let (id, least) = largest.map_or((peer.id(), has.saturating_add(more)), |id| (id, 0));
-        let mut evicted: Option<(usize, u64, Rc<dyn TableEntry>)> = None;
+        let mut holders: Vec<(usize, u64, Rc<dyn TableEntry>)> = Vec::new();
         self.for_each(|_, entry| {
             let of = entry.peer();
-            let (held, serial) = (entry.held(share), entry.serial());
-            let is_larger =
-                evicted.as_ref().is_none_or(|(most, newest, _)| (held, serial) > (*most, *newest));
-            if of.network() == network && of.id() == id && held > least && is_larger {
-                evicted = Some((held, serial, Rc::clone(entry)));
+            let held = entry.held(share);
+            if of.network() == network && of.id() == id && held > least {
+                holders.push((held, entry.serial(), Rc::clone(entry)));
             }
         });
-        let Some((held, _, entry)) = evicted else { return false };
-        entry.evict_for_memory(share, held);
-        true
+        holders.sort_unstable_by_key(|(held, serial, _)| Reverse((*held, *serial)));
+        let is_long = self.entries() >= SHORT_SEARCH && network != peer.network();
+        let wanted = if is_long { more.max(self.budget.limit(share) / SEARCHED_PART) } else { 1 };
+        let mut freed = 0;
+        for (held, _, entry) in holders {
+            if freed >= wanted {
+                break;
+            }
+            entry.evict_for_memory(share, held);
+            freed += held;
+        }
+        freed > 0
+    }
+
+    /// Evicts the newest entry with a file of the peer that has the most files, within the network
+    /// that has the most, so that `newcomer` can open a file. Returns false if no other network has
+    /// more files than that of `newcomer` would have, and no other peer of the network more than
+    /// `newcomer` would have.
+    ///
+    /// An evicted entry closes its file when its task runs, and the tasks of many other requests
+    /// may run before. Also returns false if too many such files are still open. Peers of the same
+    /// network may leave only half as many open, so that they cannot keep other networks out.
+    pub(super) fn evict_file(&self, newcomer: Peer) -> bool {
+        let share = Share::Descriptors;
+        let pending = self.pending_release.bytes(share);
+        let most = (self.budget.limit(share) / PENDING_PART).min(MAX_PENDING_FILES);
+        let evicted = self.open_files.find_larger(newcomer, |key| {
+            // The application may have the request of an entry, which is then not evicted.
+            let entry = self.get(key).filter(|entry| entry.held(share) > 0)?;
+            let is_other = entry.peer().network() != newcomer.network();
+            Some((entry.held(share), entry, if is_other { most } else { most / 2 }))
+        });
+        let evicted = evicted.filter(|(.., most)| pending <= *most);
+        evicted.inspect(|(held, entry, _)| entry.evict_for_memory(share, *held)).is_some()
     }
 
     /// Evicts the slowest connection of the networks that have at least as many connections as that
@@ -159,22 +199,28 @@ impl ConnectionTable {
         self.count_networks();
         let (network, share) = (peer.network(), Share::Connections);
         let own = self.network_counts.count(network);
-        let slowest = self.take_slowest(|key, entry| {
+        let slowest = self.take_slowest(network, |key, entry| {
             entry.serial() != serial && entry.held(share) > 0 && self.is_as_large(key, network, own)
         });
         slowest.inspect(|(_, it)| it.evict_for_memory(share, it.held(share))).is_some()
     }
 
     /// Returns the slowest connection for which `may_evict` returns true, with its key, or `None`
-    /// if all of them are being served. The connection is no longer a candidate.
+    /// if all of them are being served, or `network` has caused a search just before. The
+    /// connection is no longer a candidate.
     fn take_slowest(
         &self,
+        network: u64,
         may_evict: impl Fn(usize, &dyn TableEntry) -> bool,
     ) -> Option<(usize, Rc<dyn TableEntry>)> {
         let now = self.clock.now();
-        let mut candidates = self.eviction_candidates.slowest.borrow_mut();
+        let mut candidates = self.eviction_candidates.0.borrow_mut();
         for is_search_needed in [false, true] {
             if is_search_needed {
+                if self.search_pace.is_paused(network) {
+                    return None;
+                }
+                self.search_pace.pause(network, self.entries());
                 self.find_slowest(now, &may_evict, &mut candidates);
             }
             while let Some(candidate) = candidates.pop() {

@@ -48,6 +48,8 @@ pub(crate) fn budget(limits: &Limits) -> Arc<Budget> {
         connections,
         incoming - incoming / WAITING_PART,
         part(total - connections, OUTGOING),
+        // Set when a listener raises the limit of the process. Before that, there are no clients.
+        usize::MAX,
     ])
 }
 
@@ -182,7 +184,10 @@ mod tests {
         let limits = Limits::default();
         assert!(total(&limits) <= usize::try_from(memory::physical().unwrap()).unwrap() / 4);
         assert!(total(&limits) >= LEAST);
-        let shares = |limits: &Limits| Share::ALL.map(|share| budget(limits).limit(share));
+        let shares = |limits: &Limits| {
+            [Share::Connections, Share::Incoming, Share::Outgoing]
+                .map(|share| budget(limits).limit(share))
+        };
         let few = Limits { max_client_memory: Some(100_000_000), max_connections: 0, ..limits };
         let expected = [20_000_000, 30_000_000, 45_000_000];
         assert_eq!((shares(&few), message_queue_bytes(&few)), (expected, 5_000_000));

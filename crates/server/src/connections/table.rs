@@ -12,6 +12,8 @@ use super::clock::Clock;
 use super::eviction::candidates::EvictionCandidates;
 use super::eviction::cost::EvictionCost;
 use super::eviction::network_counts::NetworkCounts;
+use super::eviction::open_files::OpenFiles;
+use super::eviction::search_pace::SearchPace;
 use super::peers::Peers;
 use super::pending_release::PendingRelease;
 use super::trim::Trim;
@@ -121,6 +123,9 @@ pub(crate) struct ConnectionTable {
     pub(super) pending_release: PendingRelease,
     pub(super) eviction_candidates: EvictionCandidates,
     pub(super) network_counts: NetworkCounts,
+    pub(super) search_pace: SearchPace,
+    /// The files that clients have open.
+    pub(crate) open_files: OpenFiles,
     pub(crate) trim: Trim,
     entries: RefCell<Vec<Option<Rc<dyn TableEntry>>>>,
     free: RefCell<Vec<usize>>,
@@ -148,6 +153,8 @@ impl ConnectionTable {
             pending_release: PendingRelease::default(),
             eviction_candidates: EvictionCandidates::default(),
             network_counts: NetworkCounts::default(),
+            search_pace: SearchPace::default(),
+            open_files: OpenFiles::default(),
             trim: Trim::new(trim),
             entries: RefCell::default(),
             free: RefCell::default(),

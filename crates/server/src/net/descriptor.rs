@@ -22,25 +22,33 @@ const SELECT_LIMIT: i32 = 1024;
 #[cfg(unix)]
 const SHARED_NUMBERS: i32 = 256;
 
-/// The number of file descriptors that are needed in addition to those of connections. They are
-/// used by the server itself, and by files that are being sent or spooled while all connections are
-/// in use.
-// Only four threads open files, but a file stays open while its client is slow.
+/// The number of file descriptors that are needed in addition to those of connections. One half is
+/// for the server itself (listeners, logs, certificates and workers), and the other for files that
+/// are being sent or spooled while all connections are in use.
 #[cfg(unix)]
 const SPARE_DESCRIPTORS: u64 = 256;
+
+/// The number of file descriptors for the files of HTTP/2 connections, which have one for each
+/// stream: of ten connections with 100 streams each.
+#[cfg(unix)]
+const STREAM_FILES: u64 = 1000;
 
 /// The maximum number of connections for which the process has file descriptors.
 static MAX_CONNECTIONS: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Raises the process's limit on open file descriptors to the number that `connections` connections
-/// need, each with a socket and a file. Does not raise it further, because R's child processes
-/// inherit the limit, and some programs close every descriptor up to it. Does nothing on Windows,
-/// which has no such limit.
-pub(crate) fn raise_limit(connections: usize) {
+/// need, each with a socket and a file, and some with a file for each HTTP/2 stream. Does not raise
+/// it further, because R's child processes inherit the limit, and some programs close every
+/// descriptor up to it. Returns how many files of clients may be open at a time. Windows has no
+/// such limit.
+pub(crate) fn raise_limit(connections: usize) -> usize {
     #[cfg(unix)]
-    raise_limit_on_unix(connections);
+    return raise_limit_on_unix(connections);
     #[cfg(not(unix))]
-    let _ = connections;
+    {
+        let _ = connections;
+        usize::MAX
+    }
 }
 
 /// Returns the maximum number of connections for which the process has file descriptors, as of the
@@ -58,11 +66,21 @@ fn connections_with(descriptors: u64) -> usize {
     usize::try_from(descriptors - reserved).unwrap_or(usize::MAX)
 }
 
+/// Returns the number of files of clients that a process with `descriptors` file descriptors and at
+/// most `connections` connections may have open. The rest is for R or the workers, and for the
+/// server itself, so that it can still accept connections and read certificates.
 #[cfg(unix)]
-fn raise_limit_on_unix(connections: usize) {
+fn files_with(descriptors: u64, connections: usize) -> usize {
+    let own = (descriptors / 4).min(SELECT_LIMIT as u64 + SPARE_DESCRIPTORS / 2);
+    let others = usize::try_from(descriptors - own).unwrap_or(usize::MAX);
+    others - connections.min(connections_with(descriptors))
+}
+
+#[cfg(unix)]
+fn raise_limit_on_unix(connections: usize) -> usize {
     let wanted = (connections as u64)
         .saturating_mul(2)
-        .saturating_add(SELECT_LIMIT as u64 + SPARE_DESCRIPTORS);
+        .saturating_add(SELECT_LIMIT as u64 + SPARE_DESCRIPTORS + STREAM_FILES);
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
     if limit.current.is_some_and(|current| current < wanted) {
@@ -71,6 +89,7 @@ fn raise_limit_on_unix(connections: usize) {
     }
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     MAX_CONNECTIONS.store(connections_with(descriptors), Ordering::Relaxed);
+    files_with(descriptors, connections)
 }
 
 /// Moves a file descriptor whose number R may need to a number of 1,024 or above. Returns the
@@ -152,5 +171,22 @@ mod tests {
         }
         // The limit to which the default is raised suffices for all of its connections.
         assert!(connections_with(2 * 10_000 + 1024 + 256) >= 10_000);
+    }
+
+    #[test]
+    fn files_leave_the_descriptors_of_all_connections_and_a_reserve() {
+        for (descriptors, connections, files, own) in [
+            (0, 10_000, 0, 0),
+            (64, 10_000, 16, 16),
+            (256, 20, 172, 64),
+            (1024, 10_000, 256, 256),
+            (4096, 10_000, 256, 1024),
+            (2280, 500, 1210, 570),
+            (22_280, 10_000, 11_128, 1152),
+        ] {
+            assert_eq!(files_with(descriptors, connections), files, "{descriptors}");
+            let connections = connections.min(connections_with(descriptors));
+            assert_eq!(files + connections + own, descriptors as usize);
+        }
     }
 }

@@ -23,6 +23,7 @@ use crate::net::transport::Scratch;
 use crate::rejection::Rejection;
 use crate::websocket::context::WebSocketContext;
 use crate::websocket::registry::WebSocketRegistry;
+use crate::websocket::shiny_messages::ShinyRecords;
 
 /// The state that the tasks of an I/O thread share, such as the connection table and the
 /// application.
@@ -52,6 +53,14 @@ impl IoContext {
             .clone()
             .map(|scoreboard| scoreboard as Arc<dyn AsRef<RouteTable>>)
             .or_else(|| Some(application.routes()? as Arc<dyn AsRef<RouteTable>>));
+        let sessions = scoreboard
+            .as_ref()
+            .map(|scoreboard| Arc::clone(scoreboard.sessions()))
+            .or_else(|| application.sessions());
+        let shiny = routes
+            .clone()
+            .zip(sessions)
+            .map(|(routes, sessions)| ShinyRecords { routes, sessions });
         application.set_budget(&budget);
         let dispatch = Dispatch::new(application, limits.pool_bytes, scoreboard);
         let connections = ConnectionTable::new(limits, budget, trim);
@@ -62,7 +71,7 @@ impl IoContext {
             Rc::clone(&scratch),
             Arc::clone(&reports),
             Arc::clone(&log),
-            routes.clone(),
+            shiny,
         ));
         let log = RequestLog::new(log, routes);
         let http = HttpState::new(Rc::clone(&websockets), scratch, log, reports, tracer);
@@ -86,7 +95,8 @@ impl IoContext {
 
     fn run_app_command(&self, command: Command) {
         match command {
-            Command::Respond(exchange) => {
+            Command::Respond(mut exchange) => {
+                exchange.response_mut().charge_file(&self.connections.budget);
                 // The WebSocket or stream is registered before its connection is woken, because the
                 // application's next commands may already refer to it.
                 if is_accepted(&exchange) && self.dispatch.is_awaited(&exchange) {

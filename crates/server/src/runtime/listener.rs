@@ -10,7 +10,6 @@ use rookery_exchange::ListenerId;
 use super::commands::IoCommand;
 use super::server_state::ServerState;
 use crate::config::Limits;
-use crate::net::descriptor;
 use crate::net::local::SocketFile;
 
 /// A running listener on one or several sockets. It stops when this value is dropped.
@@ -124,7 +123,7 @@ impl LimitsControl {
     /// and the time limits also to the present ones. The server keeps its
     /// [`max_client_memory`](Limits::max_client_memory) and [`pool_bytes`](Limits::pool_bytes).
     pub fn set(&self, limits: Limits) {
-        descriptor::raise_limit(limits.max_connections);
+        self.0.raise_descriptor_limit(&limits);
         self.0.execute(|done| IoCommand::SetLimits { limits: Box::new(limits), done });
     }
 }

@@ -138,7 +138,7 @@ impl Server {
         address: SocketAddr,
         config: ListenerConfig,
     ) -> Result<Listener, ListenError> {
-        descriptor::raise_limit(self.state.config.limits.max_connections);
+        self.state.raise_descriptor_limit(&self.state.config.limits);
         let (socket, local) = listen::bind_tcp(address)
             .map_err(|source| ListenError::Bind { address: address.to_string(), source })?;
         let id = self.state.listen(vec![ListeningSocket::Tcp(socket)], config)?;
@@ -162,7 +162,7 @@ impl Server {
         umask: Option<u32>,
         config: ListenerConfig,
     ) -> Result<Listener, ListenError> {
-        descriptor::raise_limit(self.state.config.limits.max_connections);
+        self.state.raise_descriptor_limit(&self.state.config.limits);
         let bind_error = |source| ListenError::Bind { address: path.display().to_string(), source };
         if cfg!(windows) && (config.tls.is_some() || config.proxy_protocol.is_some()) {
             return Err(bind_error(io::Error::new(
@@ -190,7 +190,7 @@ impl Server {
         sockets: &InheritedSockets,
         config: ListenerConfig,
     ) -> Result<Listener, ListenError> {
-        descriptor::raise_limit(self.state.config.limits.max_connections);
+        self.state.raise_descriptor_limit(&self.state.config.limits);
         let (sockets, local) = sockets.copies().map_err(inherited_error)?;
         let id = self.state.listen(sockets, config)?;
         Ok(Listener::new(&self.state, id, local, None))
@@ -202,7 +202,7 @@ impl Server {
     /// # Errors
     /// Fails if the I/O thread cannot be started.
     pub fn listen_supervised(&self) -> Result<Listener, ListenError> {
-        descriptor::raise_limit(self.state.config.limits.max_connections);
+        self.state.raise_descriptor_limit(&self.state.config.limits);
         let id = self.state.listen(Vec::new(), ListenerConfig::default())?;
         Ok(Listener::new(&self.state, id, None, None))
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
-use rookery_exchange::{AppWaker, Budget, Link, ListenerId};
+use rookery_exchange::{AppWaker, Budget, Link, ListenerId, Share};
 use rookery_system::signals::with_signals_blocked;
 use rookery_trace::Tracer;
 use rookery_worker_protocol::SharedScoreboard;
@@ -18,10 +18,11 @@ use super::io_thread::{IoThreadConfig, run};
 use super::listen_error::ListenError;
 use super::supervised::supervision::Supervision;
 use crate::application::application::MakeApplication;
-use crate::config::Config;
+use crate::config::{Config, Limits};
 use crate::connections::memory_budget;
 use crate::http::listener_config::ListenerConfig;
 use crate::logging::access_log::pending_record::CurrentLog;
+use crate::net::descriptor;
 use crate::net::listen::ListeningSocket;
 use crate::rejection::RejectionReports;
 
@@ -86,6 +87,13 @@ impl ServerState {
         let config = Box::new(config);
         self.execute_starting_thread(|done| IoCommand::Listen { listener, sockets, config, done })?;
         Ok(listener)
+    }
+
+    /// Raises the process's limit on file descriptors to what `limits` need, and limits the files
+    /// of clients to those for which the process then has descriptors.
+    pub(super) fn raise_descriptor_limit(&self, limits: &Limits) {
+        let files = descriptor::raise_limit(limits.max_connections);
+        self.budget.set_limit(Share::Descriptors, files);
     }
 
     /// Makes the I/O thread receive the supervisor's messages. Starts the thread if it is not

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use rookery_error::{ErrorHook as _, Reports};
 use rookery_exchange::WebSocketId;
 use rookery_websocket::endpoint::Rules;
-use rookery_worker_protocol::RouteTable;
 
 use super::endpoint_config::{Tick, rules};
+use super::shiny_messages::ShinyRecords;
 use crate::application::dispatch::Dispatch;
 use crate::connections::table::ConnectionTable;
 use crate::logging::access_log::pending_record::CurrentLog;
@@ -26,8 +26,8 @@ pub(crate) struct WebSocketContext {
     reports: Arc<Reports<Rejection>>,
     /// The access log, which has a line about the end of each WebSocket.
     pub(super) log: Arc<CurrentLog>,
-    /// The table of routes, which also has the times of Shiny's outputs, if there are metrics.
-    pub(super) routes: Option<Arc<dyn AsRef<RouteTable>>>,
+    /// The records of Shiny's sessions and outputs, if there are metrics.
+    pub(super) shiny: Option<ShinyRecords>,
     /// The number of WebSockets that keep their compression windows between messages (context
     /// takeover).
     pub(super) takeover_permits: Cell<usize>,
@@ -42,7 +42,7 @@ impl WebSocketContext {
         scratch: Rc<Scratch>,
         reports: Arc<Reports<Rejection>>,
         log: Arc<CurrentLog>,
-        routes: Option<Arc<dyn AsRef<RouteTable>>>,
+        shiny: Option<ShinyRecords>,
     ) -> Rc<WebSocketContext> {
         let rules = rules(&connections.clock.ticks());
         Rc::new(WebSocketContext {
@@ -51,7 +51,7 @@ impl WebSocketContext {
             scratch,
             reports,
             log,
-            routes,
+            shiny,
             takeover_permits: Cell::new(0),
             rules,
         })

@@ -156,7 +156,9 @@ impl Driver {
             self.drop_message();
         }
         if self.io_action() != IoAction::Reset {
-            if self.poll_read(cx).is_err() {
+            let read = self.poll_read(cx);
+            self.registry.wake_next_after(&self.handle);
+            if read.is_err() {
                 return Poll::Ready(());
             }
             let written = self.poll_write(cx);

@@ -16,7 +16,7 @@ use super::compression::{Compression, negotiate};
 use super::context::WebSocketContext;
 use super::endpoint_config::{ServerAdapter, Tick};
 use super::handshake::{Extensions, KEY, switching_protocols};
-use super::shiny_outputs::{ShinyOutputs, is_about_output};
+use super::shiny_messages::ObservedSession;
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::connections::eviction::cost::EvictionCost;
 use crate::connections::rate::RateMeter;
@@ -73,6 +73,9 @@ pub(crate) struct WebSocketHandle {
     /// True while the WebSocket waits in the [registry](super::registry::WebSocketRegistry) until
     /// the application has capacity for its messages.
     pub(super) waits_for_capacity: Cell<bool>,
+    /// True if the WebSocket was woken because the application has capacity, and must wake the next
+    /// one of its network when it has read.
+    pub(super) wakes_next: Cell<bool>,
     /// True while the client is behind with reading its messages.
     is_behind: Cell<bool>,
     /// The number of bytes that the server has read from the client since the client fell behind.
@@ -95,8 +98,8 @@ pub(crate) struct WebSocketHandle {
     pub(super) queue_charge: Charge,
     /// The charge to the memory budget for an incoming message that is not complete yet.
     pub(super) message_charge: Charge,
-    /// The outputs that are being computed, if the WebSocket is a session of Shiny.
-    outputs: RefCell<ShinyOutputs>,
+    /// The session of Shiny that the WebSocket is, if any.
+    session: RefCell<ObservedSession>,
     /// The record of the WebSocket for the access log, if the log has records of WebSockets.
     pub(super) record: Option<Box<SessionRecord>>,
     /// True if an incomplete incoming message was evicted for lack of memory.
@@ -173,6 +176,7 @@ impl WebSocketHandle {
             is_write_blocked: Cell::new(false),
             is_read_paused: Cell::new(false),
             waits_for_capacity: Cell::new(false),
+            wakes_next: Cell::new(false),
             is_behind: Cell::new(false),
             read_while_behind: Cell::new(0),
             half_closed_at: Cell::new(None),
@@ -184,7 +188,7 @@ impl WebSocketHandle {
             queue_charge: Charge::new(&shared.connections.budget, Share::Outgoing),
             message_charge: Charge::new(&shared.connections.budget, Share::Incoming),
             record: SessionRecord::begin(&shared.log, exchange),
-            outputs: RefCell::default(),
+            session: RefCell::default(),
             is_evicted: Cell::new(false),
             ends_after_write: Cell::new(false),
             pending_release: Cell::new(0),
@@ -219,9 +223,11 @@ impl WebSocketHandle {
         if let Some(record) = &self.record {
             record.on_sent(len);
         }
-        if let Some(routes) = &self.shared.routes {
-            if kind == MessageKind::Text && is_about_output(payload.as_bytes()) {
-                self.outputs.borrow_mut().observe(payload.as_bytes(), (**routes).as_ref());
+        if let Some(records) = &self.shared.shiny {
+            let mut session = self.session.borrow_mut();
+            match kind {
+                MessageKind::Text => session.observe(payload.as_bytes(), records),
+                MessageKind::Binary => session.count(payload.as_bytes()),
             }
         }
         if self.compression.is_some() {
@@ -357,6 +363,7 @@ impl WebSocketHandle {
     /// Frees all resources of the WebSocket, even if other tasks still hold the handle.
     pub(super) fn end(&self) {
         self.endpoint.borrow_mut().abort();
+        self.session.take();
         self.backlog.end();
         self.drop_deferred();
         self.transport.take();
@@ -487,6 +494,7 @@ impl TableEntry for WebSocketHandle {
             Share::Connections => self.connection_charge.bytes(),
             Share::Incoming => self.message_charge.bytes(),
             Share::Outgoing => self.queue_charge.bytes(),
+            Share::Descriptors => 0,
         }
     }
 

@@ -12,4 +12,4 @@ pub(crate) mod handle;
 pub(crate) mod handshake;
 mod memory;
 pub(crate) mod registry;
-mod shiny_outputs;
+pub(crate) mod shiny_messages;

@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-use rookery_exchange::{Exchange, WebSocketId};
+use rookery_exchange::{ById, Exchange, WebSocketId};
 
 use super::context::WebSocketContext;
-use super::handle::WebSocketHandle;
+use super::handle::{WebSocketHandle, WebSocketState};
 use super::handshake::Extensions;
 use crate::connections::peers::Counted;
 
@@ -16,10 +16,17 @@ use crate::connections::peers::Counted;
 pub(crate) struct WebSocketRegistry {
     pub(crate) shared: Rc<WebSocketContext>,
     open: RefCell<HashMap<WebSocketId, OpenWebSocket>>,
-    /// The WebSockets that read nothing until the application has capacity for further messages, in
-    /// the order in which they are woken.
-    waiting: RefCell<VecDeque<Rc<WebSocketHandle>>>,
+    /// The WebSockets of each network that read nothing until the application has capacity for
+    /// further messages, in the order in which they are woken.
+    waiting: RefCell<ById<Waiting>>,
 }
+
+/// The WebSockets of a network that wait for capacity.
+type Waiting = VecDeque<Rc<WebSocketHandle>>;
+
+/// The number of WebSockets of a network for which capacity is looked for at a time. The
+/// application may have capacity for some peers of a network, and none for others.
+const MAX_TRIED: usize = 16;
 
 /// An open WebSocket, which counts towards the limit on the WebSockets of its peer.
 #[derive(Debug)]
@@ -62,6 +69,9 @@ impl WebSocketRegistry {
     /// Removes a WebSocket that has ended from the registry.
     pub(crate) fn remove(&self, id: WebSocketId) {
         let open = self.open.borrow_mut().remove(&id);
+        if let Some(open) = &open {
+            self.wake_next_after(&open.handle);
+        }
         if let Some(scoreboard) =
             self.shared.dispatch.scoreboard.as_ref().filter(|_| open.is_some())
         {
@@ -73,20 +83,49 @@ impl WebSocketRegistry {
     /// messages. It is woken when the application has capacity again.
     pub(super) fn wake_on_capacity(&self, handle: &Rc<WebSocketHandle>) {
         if !handle.waits_for_capacity.replace(true) {
-            self.waiting.borrow_mut().push_back(Rc::clone(handle));
+            let mut waiting = self.waiting.borrow_mut();
+            waiting.entry(handle.peer.network()).or_default().push_back(Rc::clone(handle));
         }
     }
 
-    /// Wakes the WebSockets that wait for capacity, if the application has capacity for their
-    /// messages again.
+    /// Wakes one of the WebSockets of each network that wait for capacity, if the application has
+    /// capacity for its messages again. It [wakes the next one](Self::wake_next_after).
     pub(crate) fn wake_waiting(&self) {
-        self.waiting.borrow_mut().retain(|handle| {
-            let has_capacity = handle.has_capacity();
-            if has_capacity {
-                handle.waits_for_capacity.set(false);
-                handle.wake();
-            }
-            !has_capacity
+        self.waiting.borrow_mut().retain(|_, waiting| {
+            wake_one(waiting);
+            !waiting.is_empty()
         });
+    }
+
+    /// Wakes the next WebSocket of a network if `handle` was woken before it, and has read what
+    /// there was. If all of them were woken at once, each message that the application takes would
+    /// cost a poll of each.
+    pub(super) fn wake_next_after(&self, handle: &WebSocketHandle) {
+        if handle.wakes_next.replace(false) {
+            let network = handle.peer.network();
+            let mut waiting = self.waiting.borrow_mut();
+            if let Some(of_network) = waiting.get_mut(&network) {
+                wake_one(of_network);
+                if of_network.is_empty() {
+                    waiting.remove(&network);
+                }
+            }
+        }
+    }
+}
+
+/// Wakes the first WebSocket for whose messages the application has capacity.
+fn wake_one(waiting: &mut Waiting) {
+    for _ in 0..waiting.len().min(MAX_TRIED) {
+        let Some(handle) = waiting.pop_front() else { return };
+        if handle.state() == WebSocketState::Closed {
+            continue;
+        }
+        if handle.has_capacity() {
+            handle.waits_for_capacity.set(false);
+            handle.wakes_next.set(true);
+            return handle.wake();
+        }
+        waiting.push_back(handle);
     }
 }

@@ -133,8 +133,9 @@ pub(super) static ROWS: [Setting; 15] = [
         help: "Interrupt R when a request or a task exceeds its time limit",
         paragraph: "The time limits are `request_timeout` for a request and `worker_timeout` for \
                     any task of a worker. The interrupted R code fails with the error that \
-                    `setTimeLimit()` raises. This is off by default, because an interrupt can \
-                    break a database transaction.",
+                    `setTimeLimit()` raises. Of Shiny, the output, observer or promise that is \
+                    being computed is cancelled, and its session stays open. This is off by \
+                    default, because an interrupt can break a database transaction.",
         ..CLIENTS
     },
     Setting {

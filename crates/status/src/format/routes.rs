@@ -27,20 +27,21 @@ pub(crate) fn routes_json(table: &RouteTable) -> Vec<Value> {
     table.routes().into_iter().map(route).collect()
 }
 
-/// Returns the messages of WebSockets in the form of a route, or `None` if there were none. Their
-/// times are those in which R was busy with them.
-pub(crate) fn messages_json<'a>(times: impl Iterator<Item = &'a Histogram>) -> Option<Value> {
-    let all = Histogram::new();
-    times.for_each(|times| all.add_all(times));
+/// The name by which reports show the messages of WebSockets among the routes.
+pub(crate) const MESSAGES: &str = "messages of WebSockets";
+
+/// Returns the messages of WebSockets in the form of a route, or `None` if there were none. `all`
+/// has the times in which R was busy with them.
+pub(crate) fn messages_json(all: &Histogram) -> Option<Value> {
     let (_, count, _) = all.read();
     (count > 0).then(|| {
         json!({
-            "route": "messages of WebSockets",
+            "route": MESSAGES,
             "requests": count,
             "errors": 0,
-            "duration": histogram_json(&all),
+            "duration": histogram_json(all),
             "queue": histogram_json(&Histogram::new()),
-            "r": histogram_json(&all),
+            "r": histogram_json(all),
         })
     })
 }

@@ -2,9 +2,11 @@
 //!
 //! The page is one file without external resources. It gets a snapshot of the server's state every
 //! second as a server-sent event, and `rookery status --watch` reads the same events. A thread of
-//! its own makes the snapshots, only while somebody looks at them and once for all viewers.
+//! its own makes the snapshots, only while somebody looks at them and once for all viewers. The
+//! same thread takes a small sample every few seconds, so that the charts do not begin empty.
 
 mod application;
+mod history;
 mod page;
 mod viewers;
 

@@ -11,8 +11,10 @@ use rookery_exchange::{
     ChunkAdmission, Command, Exchange, IoWaker, Payload, StreamEnd, StreamFlow, StreamId,
     StreamOptions, StreamedBody,
 };
+use rookery_system::lock;
 use rookery_system::signals::with_signals_blocked;
 
+use super::history::{self, History};
 use crate::admin_handler::{AdminHandler, StatusSource, snapshot};
 use crate::profile::Profiler;
 
@@ -24,12 +26,11 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const MAX_VIEWERS: usize = 20;
 
 /// The maximum number of bytes that wait for one viewer. A viewer that has not read the previous
-/// snapshot is left out, so no more than one snapshot and one list of errors ever wait. If they do
-/// not fit together, the snapshot follows in the next turn.
+/// snapshot is left out, so no more than one snapshot, one list of errors and, at the beginning,
+/// the history ever wait. If they do not fit together, the snapshot follows in the next turn.
 const MAX_WAITING: usize = 1 << 20;
 
-/// The viewers of the live page. One thread sends each of them a snapshot every second, and sleeps
-/// while there is no viewer.
+/// The viewers of the live page. One thread sends each of them a snapshot every second.
 pub(crate) struct Viewers {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -39,6 +40,7 @@ struct Shared {
     source: Arc<dyn StatusSource>,
     profiler: Arc<Profiler>,
     stream: Mutex<Stream>,
+    history: Mutex<History>,
     is_over: AtomicBool,
 }
 
@@ -56,6 +58,8 @@ struct Viewer {
     /// The number of errors that had been reported when the viewer last got the list of errors;
     /// `None` if the viewer has not got the list.
     errors_seen: Option<u64>,
+    /// Whether the viewer has got the history, which precedes everything else.
+    has_history: bool,
     /// Whether a snapshot was left out for the list of errors. It then precedes the next list, so
     /// that errors that occur every second do not keep out all snapshots.
     is_snapshot_next: bool,
@@ -71,6 +75,7 @@ impl Viewers {
             source: Arc::clone(handler.source()),
             profiler: Arc::clone(handler.profiler()),
             stream: Mutex::default(),
+            history: Mutex::default(),
             is_over: AtomicBool::new(false),
         });
         let theirs = Arc::clone(&shared);
@@ -108,6 +113,7 @@ impl Viewers {
             id: exchange.id(),
             flow: Arc::clone(&body.flow),
             errors_seen: None,
+            has_history: false,
             is_snapshot_next: false,
         });
         exchange.set_response_stream(body);
@@ -163,18 +169,24 @@ impl Shared {
     }
 }
 
-/// Sends a snapshot to all viewers every second, and at once when a viewer comes. Returns when the
-/// admin listener ends.
+/// Sends a snapshot to all viewers every second, and at once when a viewer comes. Takes the samples
+/// of the history meanwhile. Returns when the admin listener ends.
 fn send_snapshots(shared: &Shared) {
+    let mut sampled: Option<Instant> = None;
     while !shared.is_over.load(Ordering::Acquire) {
-        if shared.lock().viewers.is_empty() {
-            std::thread::park();
-            continue;
-        }
         let began = Instant::now();
-        send_snapshot(shared);
+        if sampled.is_none_or(|at| began.duration_since(at) >= history::INTERVAL) {
+            sampled = Some(began);
+            lock(&shared.history).add(&shared.source.report());
+        }
+        let wait = if shared.lock().viewers.is_empty() {
+            history::INTERVAL
+        } else {
+            send_snapshot(shared);
+            INTERVAL
+        };
         // A new viewer ends the wait. The others then get a snapshot out of turn.
-        std::thread::park_timeout(INTERVAL.saturating_sub(began.elapsed()));
+        std::thread::park_timeout(wait.saturating_sub(began.elapsed()));
     }
 }
 
@@ -182,13 +194,18 @@ fn send_snapshot(shared: &Shared) {
     let snapshot = event("snapshot", &snapshot(&*shared.source, &shared.profiler));
     let errors = shared.source.errors();
     let reported = errors.reported();
-    let mut list = None;
+    let (mut list, mut history) = (None, None);
     let mut stream = shared.lock();
     let Stream { viewers, commands, waker } = &mut *stream;
     for viewer in viewers.iter_mut() {
         // A viewer that has not read the previous snapshot gets none, so nothing piles up.
         if viewer.flow.waiting() > 0 {
             continue;
+        }
+        if !viewer.has_history {
+            let history = history
+                .get_or_insert_with(|| event("history", &lock(&shared.history).json().to_string()));
+            viewer.has_history = send(viewer, commands, history);
         }
         let is_snapshot_next = std::mem::take(&mut viewer.is_snapshot_next);
         if viewer.errors_seen != Some(reported) && !is_snapshot_next {

@@ -18,7 +18,7 @@ impl Report {
         queue["limit"] = json!(self.pool.queue_limit.get());
         let workers: Vec<Value> = self.workers.iter().map(worker).collect();
         let mut routes = routes_json(&self.routes);
-        routes.extend(messages_json(self.processes().map(|process| &*process.messages)));
+        routes.extend(messages_json(&self.messages()));
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "pid": own_pid(),
@@ -40,6 +40,7 @@ impl Report {
             "route_buckets": HISTOGRAM_BOUNDS,
             "routes": routes,
             "outputs": outputs_json(&self.routes),
+            "shiny": self.sessions_json(),
         })
     }
 }

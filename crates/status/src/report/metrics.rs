@@ -12,7 +12,7 @@ use rookery_worker_protocol::{
 
 use super::{Report, ServerState};
 use crate::exit_reason::ExitReason;
-use crate::format::Metrics;
+use crate::format::{Metrics, label_value};
 use crate::pool_counters::PoolCounters;
 use crate::process_usage::{open_descriptors, own_memory, processor_time};
 use crate::r_process::{READY, RProcess};
@@ -23,8 +23,9 @@ const STATES: [&str; 8] =
     ["starting", "warming", "spare", READY, "draining", "stopping", "backing_off", "suspended"];
 
 impl Report {
-    /// Returns the report as metrics, in the text format of Prometheus.
-    pub(crate) fn metrics(&self) -> String {
+    /// Returns the report as metrics, in the text format of Prometheus. `errors` has the errors in
+    /// R by place.
+    pub(crate) fn metrics(&self, errors: &BTreeMap<String, u64>) -> String {
         let mut text = Metrics::default();
         text.requests(&self.requests);
         self.queue_metrics(&mut text);
@@ -34,6 +35,8 @@ impl Report {
         text.rejections(&self.rejections);
         text.spans(&self.requests.spans);
         text.routes(&self.routes);
+        self.session_metrics(&mut text);
+        text.errors(errors);
         text.certificates(&self.certificates, self.acme_failures);
         text.into_text()
     }
@@ -158,6 +161,16 @@ impl Metrics {
             "Seconds for which the longest-busy R process has been busy with its current task.",
             longest,
         );
+    }
+
+    /// Adds the numbers of errors in R by place.
+    fn errors(&mut self, errors: &BTreeMap<String, u64>) {
+        let help = "Errors in the app's R code, by the function, output or observer. At most 10 \
+                    errors in a second are counted for each R process.";
+        self.family("errors_total", "counter", help);
+        for (place, count) in errors {
+            self.value("errors_total", &format!("place=\"{}\"", label_value(place)), count);
+        }
     }
 
     /// Adds the metrics of the export of spans.

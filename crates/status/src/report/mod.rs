@@ -3,6 +3,7 @@
 
 mod json;
 mod metrics;
+mod sessions;
 mod table;
 
 use std::collections::BTreeMap;
@@ -10,11 +11,17 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rookery_server::tls::ServedCertificate;
-use rookery_worker_protocol::{RejectionCounters, RequestCounters, RouteTable};
+use rookery_worker_protocol::{
+    Histogram, RejectionCounters, RequestCounters, RouteTable, SessionsReading,
+};
 
 use crate::exit_reason::ExitReason;
+use crate::format::routes::MESSAGES;
 use crate::pool_counters::{PoolCounters, QueueReading};
 use crate::r_process::{READY, RProcess};
+
+/// The maximum number of sessions of Shiny that a report names. Further ones are only counted.
+pub const MAX_SHOWN_SESSIONS: usize = 50;
 
 /// The phase of a server: starting, serving, draining or stopping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -146,6 +153,8 @@ pub struct Report {
     pub rejections: RejectionCounters,
     /// The metrics of all requests by route.
     pub routes: Box<RouteTable>,
+    /// The sessions of Shiny, at most [`MAX_SHOWN_SESSIONS`] of them by name.
+    pub sessions: SessionsReading,
     /// The counters of the pool, which assigns requests to R processes.
     pub pool: Arc<PoolCounters>,
     /// The certificates with which the server serves HTTPS.
@@ -165,6 +174,7 @@ impl Default for Report {
             requests: RequestCounters::default(),
             rejections: RejectionCounters::default(),
             routes: Box::new(RouteTable::new()),
+            sessions: SessionsReading::default(),
             pool: Arc::default(),
             certificates: Vec::new(),
             acme_failures: None,
@@ -176,6 +186,40 @@ impl Report {
     /// Returns the R processes.
     fn processes(&self) -> impl Iterator<Item = &RProcess> {
         self.workers.iter().filter_map(|worker| worker.process.as_ref())
+    }
+
+    /// Returns the times in which all R processes were busy with messages of WebSockets.
+    fn messages(&self) -> Histogram {
+        let all = Histogram::new();
+        self.processes().for_each(|process| all.add_all(&process.messages));
+        all
+    }
+
+    /// Returns the name, the number of requests and the durations of each route, and of the
+    /// messages of WebSockets.
+    pub(crate) fn traffic(&self) -> Vec<(String, u64, Histogram)> {
+        let copy = |durations: &Histogram| {
+            let copy = Histogram::new();
+            copy.add_all(durations);
+            copy
+        };
+        let mut traffic: Vec<_> = self
+            .routes
+            .routes()
+            .into_iter()
+            .map(|(name, route)| (name, route.requests.get(), copy(&route.duration)))
+            .collect();
+        let messages = self.messages();
+        let (_, count, _) = messages.read();
+        if count > 0 {
+            traffic.push((MESSAGES.to_owned(), count, messages));
+        }
+        traffic
+    }
+
+    /// Returns the share of the last seconds in which each R process was busy, by slot.
+    pub(crate) fn busy_ratios(&self) -> impl Iterator<Item = (u32, f64)> {
+        self.processes().map(|process| (process.slot, process.busy_ratio))
     }
 
     /// Returns the number of R processes that are ready for requests.

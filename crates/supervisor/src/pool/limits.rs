@@ -29,7 +29,8 @@ pub struct PoolLimits {
     pub accepts_compressed: bool,
     /// The maximum number of sessions that one worker has. A session is an open WebSocket, or a
     /// page that was sent recently and will open a WebSocket. Requests for further sessions get
-    /// 503. Default: no limit.
+    /// 503, except that networks that have less than an equal part of the sessions may have some of
+    /// as many again. Default: no limit.
     pub max_sessions: usize,
     /// The setting that determines whether all requests of a session are sent to the same worker.
     pub session_affinity: SessionAffinity,

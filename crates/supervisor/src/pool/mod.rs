@@ -31,7 +31,7 @@ use rookery_exchange::{
 };
 use rookery_server::static_files::StaticFiles;
 use rookery_server::{Application, MakeApplication};
-use rookery_worker_protocol::RouteTable;
+use rookery_worker_protocol::{RouteTable, ShinySessions};
 
 use crate::backend_registry::BackendRegistry;
 use balancing::queue::QueuedRequest;
@@ -143,6 +143,10 @@ impl Application for Pool {
 
     fn routes(&self) -> Option<Arc<RouteTable>> {
         Some(Arc::clone(self.0.responder.routes()))
+    }
+
+    fn sessions(&self) -> Option<Arc<ShinySessions>> {
+        Some(Arc::clone(self.0.responder.sessions()))
     }
 
     fn take_buffer(&self) -> Vec<u8> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rookery_exchange::{Command, Exchange, IoWaker};
-use rookery_worker_protocol::RouteTable;
+use rookery_worker_protocol::{RouteTable, ShinySessions};
 
 use super::balancing::queue::QueuedRequest;
 use super::error_reply::ErrorReply;
@@ -35,6 +35,11 @@ impl Responder {
     /// Returns the table in which the front end counts requests by route.
     pub(super) fn routes(&self) -> &Arc<RouteTable> {
         &self.registry.routes
+    }
+
+    /// Returns the record of the sessions of Shiny whose WebSockets the front end has accepted.
+    pub(super) fn sessions(&self) -> &Arc<ShinySessions> {
+        &self.registry.sessions
     }
 
     /// Adds a command for the server to the queue, and wakes the server's I/O thread if the queue

@@ -418,7 +418,9 @@ fn check_health(worker: &mut Worker, now: Instant, times: Timeouts, log: fn(&str
     let seen = worker.observe(now);
     if let Some(time) = times.busy.filter(|_| worker.phase == WorkerPhase::Ready) {
         let limit = TaskLimit { time, interrupts: times.interrupts };
-        let actions = worker.process.health.check_task_limit(limit, &seen, || is_stopped(pid));
+        let Process { backend, health, .. } = &mut worker.process;
+        let stack = || r_stack(&backend.scoreboard);
+        let actions = health.check_task_limit(limit, &seen, || is_stopped(pid), stack);
         carry_out(worker, actions);
     }
     if matches!(worker.phase, WorkerPhase::Ready | WorkerPhase::Draining { .. }) {

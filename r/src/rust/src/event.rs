@@ -445,6 +445,19 @@ pub extern "C" fn rk_between() {
     });
 }
 
+/// Announces that R has ended its task and begins another one of the same kind, because an observer
+/// of Shiny was interrupted and the flush goes on with the next observer.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_task_ended() {
+    entry((), || {
+        core::with(|core| {
+            if let Some(state) = core.scoreboard().map(|it| it.read().r_state) {
+                core.set_r_activity(state);
+            }
+        });
+    });
+}
+
 /// Wakes the I/O thread, so that it sends what R has queued, such as responses.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_flush() {

@@ -298,7 +298,11 @@ pub unsafe extern "C" fn rk_response_file(
                     // The file is open. If the name cannot be removed, the app keeps it.
                     let _ = std::fs::remove_file(path);
                 }
-                exchange.response_mut().set_body(ResponseBody::File { file, len: metadata.len() });
+                exchange.response_mut().set_body(ResponseBody::File {
+                    file,
+                    len: metadata.len(),
+                    charge: None,
+                });
                 result::OK
             }
             Ok(_) => {

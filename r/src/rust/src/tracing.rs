@@ -6,6 +6,7 @@
 //! packages cannot link a span to one of another process; R makes a span below it.
 
 pub(crate) mod invocation_spans;
+mod message_spans;
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use rookery_exchange::{Command, Event};
 use rookery_trace::{FLUSH_TIMEOUT, Settings, Tracer, Value};
 
 use crate::core::{self, Core};
-use crate::entry;
+use crate::{Bytes, entry};
 use invocation_spans::Call;
 
 impl Core {
@@ -55,6 +56,8 @@ impl Core {
         self.tracing.calls.clear();
         self.tracing.events.clear();
         self.tracing.handshakes.clear();
+        self.tracing.sessions.clear();
+        self.tracing.outputs.clear();
         tracer.shut_down_unless(FLUSH_TIMEOUT, is_over);
     }
 
@@ -80,7 +83,7 @@ impl Core {
             Event::Request(exchange) | Event::Head(exchange) => tracing.begin_call(exchange),
             Event::Message { socket, .. } => tracing.begin_message(*socket),
             Event::Closed { socket, .. } => {
-                tracing.handshakes.remove(socket);
+                tracing.on_closed(*socket);
                 0
             }
             _ => 0,
@@ -129,10 +132,29 @@ pub extern "C" fn rk_span_end(span: u64) {
     entry((), || {
         core::with(|core| {
             let tracing = &mut core.tracing;
+            if tracing.message == span {
+                tracing.message = 0;
+            }
             if let (Some(span), Some(tracer)) = (tracing.events.remove(&span), &tracing.tracer) {
                 tracer.end(span);
             }
         });
+    });
+}
+
+/// Marks the spans of the current message and output as failed by an error. `label` says where the
+/// error has occurred, and `class` is its class.
+///
+/// # Safety
+/// - The texts are readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_span_error(label: Bytes, class: Bytes) {
+    entry((), || {
+        let [label, class] = [label, class].map(|text| {
+            // SAFETY: guaranteed by the caller, see `# Safety`.
+            String::from_utf8_lossy(unsafe { text.get() }).into_owned()
+        });
+        core::with(|core| core.tracing.on_error(&label, &class));
     });
 }
 

@@ -144,6 +144,9 @@ fn send(
         return SEND_CLOSED;
     };
     let payload = payload(core);
+    if is_text != 0 && core.tracing.tracer.is_some() {
+        core.tracing.on_sent(id, payload.as_bytes());
+    }
     core.send(Command::Send { socket: id, kind: kind(is_text), payload });
     if more { SEND_MORE } else { SEND_FULL }
 }

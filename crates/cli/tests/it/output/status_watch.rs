@@ -38,8 +38,10 @@ fn events() -> String {
     let snapshot = SNAPSHOT;
     let later = snapshot.replace("1000.0", "1001.0");
     let errors = r#"[{"at":999.0,"slot":0,"message":"no such column","trace":"f()\ng()"}]"#;
+    let history = r#"[{"at":0.5,"seconds":5.0,"count":60,"busy":[[0,0.5]]}]"#;
     format!(
         "HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent: errors\ndata: {errors}\n\n\
+         event: history\ndata: {history}\n\n\
          event: snapshot\ndata: {snapshot}\n\n: comment\n\nevent: snapshot\ndata: {later}\n\n"
     )
 }
@@ -58,6 +60,10 @@ fn each_snapshot_is_shown_until_the_server_ends() {
     );
     assert!(out.contains("1.0 s ago") && out.contains("2.0 s ago"), "{out}");
     assert!(out.contains("no such column\n    f()\n    g()\n"), "{out}");
+    // The history is part of the first picture.
+    let (first, _) = out.split_once("2.0 s ago").unwrap();
+    assert!(first.contains("█ per second, at most 12.0\n"), "{out}");
+    assert!(first.contains("▅ R busy, at most 50 %\n"), "{out}");
     // Standard output is no terminal, so nothing moves the cursor.
     assert!(!out.contains('\x1b'), "{out}");
 }

@@ -1,25 +1,12 @@
 //! The list of slow connections from which the next connection to be evicted is taken.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::cmp::Reverse;
 
-/// The results of the last searches over all connections.
+/// The slowest connections that the last search over all connections found, with the slowest at the
+/// end.
 #[derive(Debug, Default)]
-pub(in crate::connections) struct EvictionCandidates {
-    /// The slowest connections that the last search found, with the slowest at the end.
-    pub(super) slowest: RefCell<Vec<Candidate>>,
-    /// The last search that found nothing to evict for a new connection.
-    pub(super) fruitless: Cell<Option<Fruitless>>,
-}
-
-/// A search that found no slow connection. Connections become slow only with the ticks of the
-/// clock, so a search for the same network finds none in the same tick either. Otherwise, each
-/// further connection of the largest network would cost a visit to all entries of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fruitless {
-    pub(super) tick: u32,
-    pub(super) network: u64,
-}
+pub(in crate::connections) struct EvictionCandidates(pub(super) RefCell<Vec<Candidate>>);
 
 /// A slow connection that may be evicted. Candidates are ordered by the time for which they have
 /// made no progress and, if it is equal, by their age. The greatest is evicted first.

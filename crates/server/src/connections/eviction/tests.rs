@@ -19,6 +19,7 @@ const STEPS: usize = 20_000;
 struct Holder {
     serial: u64,
     peer: Cell<Peer>,
+    share: Share,
     charge: Charge,
     /// True while the application has what the entry holds, so that it cannot be evicted.
     is_in_use: Cell<bool>,
@@ -56,15 +57,16 @@ impl TableEntry for Holder {
         self.is_substream
     }
 
-    fn charged(&self, _share: Share) -> usize {
-        self.charge.bytes()
+    fn charged(&self, share: Share) -> usize {
+        if share == self.share { self.charge.bytes() } else { 0 }
     }
 
-    fn held(&self, _share: Share) -> usize {
-        if self.is_in_use.get() { 0 } else { self.charge.bytes() }
+    fn held(&self, share: Share) -> usize {
+        if self.is_in_use.get() { 0 } else { self.charged(share) }
     }
 
-    fn evict_for_memory(&self, _share: Share, held: usize) {
+    fn evict_for_memory(&self, share: Share, held: usize) {
+        assert_eq!(share, self.share);
         assert_eq!(held, self.charge.bytes());
         self.charge.set(0);
         self.is_evicted.set(true);
@@ -91,20 +93,26 @@ impl TableEntry for Holder {
 
 struct Fixture {
     connections: Rc<ConnectionTable>,
+    share: Share,
     all: Vec<(Slot, Rc<Holder>)>,
 }
 
-const SHARE: Share = Share::Outgoing;
-
 impl Fixture {
     fn new() -> Fixture {
+        Fixture::of(Share::Outgoing)
+    }
+
+    /// Returns a table whose entries hold bytes or descriptors of `share`.
+    fn of(share: Share) -> Fixture {
         let limits = Limits { max_client_memory: Some(1000), ..Limits::default() };
-        let connections = ConnectionTable::new(&limits, budget(&limits), None);
-        Fixture { connections, all: Vec::new() }
+        let budget = budget(&limits);
+        budget.set_limit(Share::Descriptors, budget.limit(Share::Outgoing));
+        let connections = ConnectionTable::new(&limits, budget, None);
+        Fixture { connections, share, all: Vec::new() }
     }
 
     fn limit(&self) -> usize {
-        self.connections.budget.limit(SHARE)
+        self.connections.budget.limit(self.share)
     }
 
     fn add(&mut self, peer: Peer, bytes: usize) -> Rc<Holder> {
@@ -121,23 +129,40 @@ impl Fixture {
         let holder = Rc::new(Holder {
             serial: self.connections.next_serial(),
             peer: Cell::new(peer),
-            charge: self.connections.charge(SHARE, bytes),
+            share: self.share,
+            charge: self.connections.charge(self.share, bytes),
             is_in_use: Cell::new(false),
             is_evicted: Cell::new(false),
             cost: Cell::new(cost),
             slowness: Cell::new(None),
             is_substream,
         });
-        self.all.push((self.connections.insert(Rc::clone(&holder) as _), Rc::clone(&holder)));
+        let slot = self.connections.insert(Rc::clone(&holder) as _);
+        self.all.push((slot, Rc::clone(&holder)));
+        (0..bytes).for_each(|_| self.count_file(&holder, true));
         holder
+    }
+
+    /// Counts a file of an entry, or ends the count.
+    fn count_file(&self, holder: &Holder, is_open: bool) {
+        if self.share == Share::Descriptors {
+            let entry = self.all.iter().find(|(_, it)| it.serial == holder.serial);
+            let (peer, key) = (holder.peer.get(), entry.unwrap().0.key());
+            if is_open {
+                self.connections.open_files.add(peer, key);
+            } else {
+                self.connections.open_files.remove(peer, key);
+            }
+        }
     }
 
     /// Lets an entry hold more, if that is admitted.
     fn grow(&self, holder: &Holder, more: usize) -> bool {
         let has = holder.charge.bytes();
-        let is_admitted = self.connections.admit(holder.peer.get(), SHARE, has, more);
+        let is_admitted = self.connections.admit(holder.peer.get(), self.share, has, more);
         if is_admitted {
             holder.charge.set(holder.charge.bytes() + more);
+            self.count_file(holder, true);
         }
         is_admitted
     }
@@ -275,6 +300,36 @@ fn among_networks_of_equal_size_the_slowest_connection_makes_place() {
     assert_eq!(fixture.evicted(), [2, 5]);
 }
 
+#[test]
+fn a_file_or_else_a_connection_of_the_largest_network_makes_place_for_a_descriptor() {
+    let mut fixture = Fixture::of(Share::Descriptors);
+    for (id, files) in [(11, 1), (12, 1), (12, 1), (21, 1), (21, 0), (21, 0), (21, 0), (21, 0)] {
+        fixture.insert(peer(id), files, Some(EvictionCost::Idle), false);
+    }
+    for evicted in [vec![3], vec![2, 3], vec![2, 3, 8], vec![2, 3, 7, 8]] {
+        fixture.connections.free_descriptor();
+        assert_eq!(fixture.evicted(), evicted, "the newest of the largest");
+        if let [first @ 2..=3, ..] = evicted[..] {
+            fixture.count_file(&Rc::clone(&fixture.all[first as usize - 1].1), false);
+        }
+    }
+}
+
+#[test]
+fn few_evicted_entries_may_have_files_open_and_fewer_of_them_for_their_own_network() {
+    let mut fixture = Fixture::of(Share::Descriptors);
+    fixture.connections.budget.set_limit(Share::Descriptors, 80);
+    (0..9).for_each(|_| drop(fixture.add(peer(11), 1)));
+    let connections = Rc::clone(&fixture.connections);
+    connections.add_pending_release(Share::Descriptors, 6);
+    assert!(!connections.evict_file(peer(12)), "of the same network");
+    assert!(connections.evict_file(peer(21)));
+    connections.add_pending_release(Share::Descriptors, 5);
+    assert!(!connections.evict_file(peer(21)));
+    connections.finish_pending_release(Share::Descriptors, 11);
+    assert!(connections.evict_file(peer(12)));
+}
+
 /// Connections arrive while the table is full, change and end in an arbitrary order. The new one of
 /// a network is refused only if no other network has more connections with it, and no network loses
 /// a connection while another one that could has more.
@@ -393,16 +448,70 @@ fn a_peer_is_refused_only_if_it_would_be_among_the_largest() {
             }
             _ => {}
         }
-        assert!(fixture.connections.budget.used(SHARE) <= fixture.limit());
+        assert!(fixture.connections.budget.used(fixture.share) <= fixture.limit());
         fixture.all.retain(|(_, holder)| !holder.is_evicted.get());
     }
+}
+
+/// Peers open files, of which an entry has one, let the application use them, and close them in an
+/// arbitrary order, as in the model of memory.
+#[test]
+fn a_peer_gets_no_file_only_if_it_would_be_among_those_with_the_most() {
+    let steps = std::env::var("ROOKERY_MODEL_STEPS").ok().and_then(|steps| steps.parse().ok());
+    let mut fixture = Fixture::of(Share::Descriptors);
+    fixture.connections.budget.set_limit(Share::Descriptors, 30);
+    let mut random = Random::new(3);
+    for step in 0..steps.unwrap_or(STEPS) {
+        let pick = random.below(fixture.all.len().max(1));
+        match random.below(8) {
+            0 | 1 if !fixture.all.is_empty() => {
+                let holder = Rc::clone(&fixture.all[pick].1);
+                if holder.charge.bytes() > 0 {
+                    fixture.count_file(&holder, false);
+                }
+                drop(fixture.all.swap_remove(pick));
+            }
+            2 if !fixture.all.is_empty() => {
+                fixture.all[pick].1.is_in_use.set(random.below(2) == 0);
+            }
+            _ => {
+                let peers = if step / 500 % 2 == 0 { 12 } else { 40 };
+                let holder = fixture.add(peer(random.below(peers) as u64), 0);
+                let peer = holder.peer.get();
+                let of_network =
+                    |of: u64| fixture.sum(|it| it.peer().network() == of && !it.is_evicted.get());
+                let before = [0, 1, 2, 3].map(of_network);
+                if !fixture.grow(&holder, 1) {
+                    assert_refusal(&fixture, peer, 0, 1);
+                    drop(fixture.all.pop());
+                }
+                let evicted: Vec<_> =
+                    fixture.all.iter().filter(|(_, it)| it.is_evicted.get()).collect();
+                assert!(evicted.len() <= 1);
+                for (_, it) in evicted {
+                    fixture.count_file(it, false);
+                    let of = it.peer().network() as usize;
+                    let own = before[peer.network() as usize] + 1;
+                    assert!(it.peer().network() == peer.network() || before[of] > own);
+                }
+            }
+        }
+        fixture.all.retain(|(_, holder)| !holder.is_evicted.get());
+        assert!(fixture.connections.budget.used(Share::Descriptors) <= 30);
+    }
+    for (_, holder) in &fixture.all {
+        if holder.charge.bytes() > 0 {
+            fixture.count_file(holder, false);
+        }
+    }
+    assert!(!fixture.connections.evict_file(peer(99)), "no file is counted");
 }
 
 /// Asserts that a peer was refused with good reason.
 fn assert_refusal(fixture: &Fixture, peer: Peer, has: usize, more: usize) {
     let own_network = fixture.sum(|it| it.peer().network() == peer.network()) + more;
     let own = fixture.sum(|it| it.peer().id() == peer.id()) + more;
-    let others = fixture.all.iter().map(|(_, it)| it).filter(|it| it.held(SHARE) > 0);
+    let others = fixture.all.iter().map(|(_, it)| it).filter(|it| it.held(fixture.share) > 0);
     for other in others {
         let of = other.peer();
         if of.network() != peer.network() {
@@ -410,7 +519,7 @@ fn assert_refusal(fixture: &Fixture, peer: Peer, has: usize, more: usize) {
         } else if of.id() != peer.id() {
             assert!(own >= fixture.sum(|it| it.peer().id() == of.id()));
         } else {
-            assert!(has + more >= other.held(SHARE));
+            assert!(has + more >= other.held(fixture.share));
         }
     }
 }

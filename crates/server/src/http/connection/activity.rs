@@ -103,6 +103,10 @@ pub(crate) struct Activity {
     /// The number of response bytes that are held in memory because they have not been written to
     /// the client yet.
     pub(crate) response_bytes: Cell<usize>,
+    /// The number of temporary files with the body of the current request.
+    pub(crate) request_files: Cell<usize>,
+    /// The number of files that the responses consist of that have not been written yet.
+    pub(crate) response_files: Cell<usize>,
 }
 
 impl Activity {
@@ -122,6 +126,8 @@ impl Activity {
             request_bytes: Cell::new(0),
             background_bytes: Cell::new(0),
             response_bytes: Cell::new(0),
+            request_files: Cell::new(0),
+            response_files: Cell::new(0),
         }
     }
 
@@ -372,17 +378,18 @@ impl Activity {
         self.is_write_blocked.get()
     }
 
-    /// Returns how many bytes the current request or its response, which is not streamed, holds of
-    /// the share `share` of the memory budget.
+    /// Returns how many bytes or descriptors the current request or its response, which is not
+    /// streamed, holds of the share `share` of the memory budget.
     pub(crate) fn charged(&self, share: Share) -> usize {
         match (share, self.phase.get()) {
             (Share::Incoming, Phase::Body | Phase::Application) => self.request_bytes.get(),
             (Share::Outgoing, _) => self.response_bytes.get(),
+            (Share::Descriptors, _) => self.request_files.get() + self.response_files.get(),
             _ => 0,
         }
     }
 
-    /// Returns how many bytes of the share `share` of the memory budget would be freed if this
+    /// Returns how much of the share `share` of the memory budget would be freed if this
     /// connection were closed. `own` is the number of bytes that the memory budget counts for the
     /// connection itself.
     pub(crate) fn held(&self, share: Share, own: usize) -> usize {
@@ -396,6 +403,8 @@ impl Activity {
             {
                 self.response_bytes.get()
             }
+            // Whether the client reads the response or not. The application may have the request.
+            (Share::Descriptors, phase) if phase != Phase::Application => self.charged(share),
             _ => 0,
         }
     }

@@ -337,7 +337,12 @@ impl HttpConnection {
     }
 
     fn set_peer_of_request(&self, peer: Peer) {
-        self.peer_of_request.set(peer);
+        let before = self.peer_of_request.replace(peer);
+        let files = self.activity.charged(Share::Descriptors);
+        if files > 0 {
+            self.count_open_files(before, files, 0);
+            self.count_open_files(peer, 0, files);
+        }
         if !self.is_http2_stream {
             self.shared.connections.set_network(self.key.get(), peer.network());
         }

@@ -70,7 +70,8 @@ pub(crate) async fn collect<B: RequestBody>(
             None => {
                 let in_memory = usize::try_from(exchange.body().len()).unwrap_or(usize::MAX);
                 context.charge_request(&mut exchange, in_memory).map_err(Some)?;
-                let file = with_body_held(&mut body, Spool::start(&exchange, context))
+                let descriptor = context.charge_request_file().map_err(Some)?;
+                let file = with_body_held(&mut body, Spool::start(&exchange, context, descriptor))
                     .await
                     .map_err(refused)?;
                 context.reduce_charge(&exchange, file.held());
@@ -106,20 +107,25 @@ struct Spool {
 
 impl Spool {
     /// Creates the temporary file for a request body, and moves the part of the body that is
-    /// already in memory into the file.
-    async fn start(exchange: &Exchange, context: &RequestContext) -> io::Result<Spool> {
+    /// already in memory into the file. `descriptor` is the charge for the descriptor of the file.
+    async fn start(
+        exchange: &Exchange,
+        context: &RequestContext,
+        descriptor: Charge,
+    ) -> io::Result<Spool> {
         let batch = exchange.body().segments().collect::<Vec<_>>().concat();
         let charge = context.shared().connections.charge(Share::Incoming, batch.capacity());
         let (reserve, space) = (
             DiskReserve::of(&context.shared().connections.limits()),
-            SpoolSpace::new(Arc::clone(&context.connection.config.spool)),
+            SpoolSpace::new(Arc::clone(&context.connection.config.spool), context.peer()),
         );
         context.connection.activity.background_bytes.set(charge.bytes());
         let job = blocking::start_for(context.peer(), move || {
             let folder = space.folder();
             let file = folder.create_file().inspect_err(|error| folder.report_failure(error))?;
             let is_in_memory = disk::is_in_memory(&file);
-            let file = UnnamedFile::new(file);
+            let mut file = UnnamedFile::new(file);
+            file.set_charge(descriptor);
             Spool { file, batch, charge, reserve, space, is_in_memory }.write()
         });
         let spool = job.await;
@@ -143,7 +149,8 @@ impl Spool {
         spool.batch = Vec::new();
         spool.charge.set(spool.held());
         let Spool { file, charge, space, .. } = spool;
-        Ok((file.into_file(), Box::new((charge, space))))
+        let (file, descriptor) = file.into_file();
+        Ok((file, Box::new((descriptor, charge, space))))
     }
 
     /// Returns the memory in bytes that the spool holds: the bytes that are about to be written,

@@ -1,6 +1,7 @@
 //! The request context: the data that the server keeps for a request until its response is
 //! complete.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use bytes::BytesMut;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use rookery_error::ErrorHook;
-use rookery_exchange::{Exchange, ExchangeId, Peer, RequestId, Share};
+use rookery_exchange::{Charge, Exchange, ExchangeId, Peer, RequestId, Share};
 
 use crate::application::dispatch::Dispatch;
 use crate::connections::admission::UNCHARGED_BYTES;
@@ -217,11 +218,13 @@ impl RequestContext {
     /// Marks the request as having a response, which the server now produces and sends.
     pub(crate) fn begin_response(&mut self) {
         self.enter(State::Response);
+        self.release_request_file();
     }
 
     /// Begins the application's streamed response to this request.
     pub(crate) fn begin_response_stream(&mut self, stream: &Rc<ResponseStream>) {
         self.state = State::Response;
+        self.release_request_file();
         self.connection.begin_response_stream(stream);
     }
 
@@ -294,6 +297,45 @@ impl RequestContext {
         let charge = &self.parts().response_charge;
         charge.set(charge.bytes() + more);
         Ok(())
+    }
+
+    /// Charges the descriptor of a temporary file for the body of the request. The returned value
+    /// must be kept until the file is closed.
+    ///
+    /// # Errors
+    /// Returns [`Rejection::Overload`] if the descriptors for files are exhausted.
+    pub(crate) fn charge_request_file(&self) -> Result<Charge, Rejection> {
+        self.charge_file(&self.connection.activity.request_files)
+    }
+
+    /// Charges the descriptor of a file that the response consists of. The returned value must be
+    /// kept until the file is closed.
+    ///
+    /// # Errors
+    /// Returns [`Rejection::Overload`] if the descriptors for files are exhausted.
+    pub(crate) fn charge_response_file(&self) -> Result<Charge, Rejection> {
+        self.charge_file(&self.connection.activity.response_files)
+    }
+
+    fn charge_file(&self, held: &Cell<usize>) -> Result<Charge, Rejection> {
+        let (connections, has) = (&self.shared().connections, held.get());
+        if !connections.admit(self.peer(), Share::Descriptors, has, 1) {
+            return Err(Rejection::Overload);
+        }
+        self.connection.set_open_files(held, has + 1);
+        Ok(connections.charge(Share::Descriptors, 1))
+    }
+
+    /// Ends the count of the temporary file for the body, because the request has a response.
+    fn release_request_file(&self) {
+        self.connection.set_open_files(&self.connection.activity.request_files, 0);
+    }
+
+    /// Ends the charge for the descriptor of a file that the response was to consist of.
+    pub(crate) fn release_response_file(&self, charge: Charge) {
+        let held = &self.connection.activity.response_files;
+        self.connection.set_open_files(held, held.get().saturating_sub(1));
+        drop(charge);
     }
 }
 

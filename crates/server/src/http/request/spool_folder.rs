@@ -5,10 +5,10 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rookery_exchange::{ById, Peer};
 use rookery_system::disk::DiskSpace;
 
 use crate::config::Limits;
@@ -21,19 +21,32 @@ const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 /// them. The rest is for the other users of the disk.
 const QUOTA_QUARTERS: u64 = 3;
 
-/// The maximum size of one spooled body, as a multiple of what the quota has left. However many
-/// bodies have reached this size, the quota has room for a small one: a client alone gets four
-/// fifths of the quota, and beside 100 such clients, a further one gets as much as each of them.
+/// The maximum size of the spooled bodies of a network together, as a multiple of what the quota
+/// has left. A network that takes all it can leaves a fifth of the quota to the others, and of this
+/// fifth, the next one leaves a fifth again. In the same way, each body leaves a fifth of what its
+/// network may have to the network's other bodies.
 const SHARE_OF_REST: u64 = 4;
 
 /// The folder for temporary files with large request bodies. Its path is determined when the
 /// listener starts, so later changes of `TMPDIR` have no effect.
 pub struct SpoolFolder {
     path: PathBuf,
-    /// The number of bytes of all spooled bodies in the folder.
-    spooled: AtomicU64,
+    spooled: Mutex<Spooled>,
     notice: fn(&str),
     last_notice: Mutex<Option<Instant>>,
+}
+
+/// The numbers of bytes of the spooled bodies in a folder.
+#[derive(Debug, Default)]
+struct Spooled {
+    all: u64,
+    networks: ById<u64>,
+}
+
+impl Spooled {
+    fn of_network(&self, network: u64) -> u64 {
+        self.networks.get(&network).copied().unwrap_or(0)
+    }
 }
 
 impl SpoolFolder {
@@ -41,13 +54,17 @@ impl SpoolFolder {
     /// folder, `notice` is called with a line of text, at most every ten seconds. It is called on a
     /// thread that may block.
     pub fn new(path: impl Into<PathBuf>, notice: fn(&str)) -> SpoolFolder {
-        let (spooled, last_notice) = (AtomicU64::new(0), Mutex::new(None));
+        let (spooled, last_notice) = (Mutex::default(), Mutex::new(None));
         SpoolFolder { path: path.into(), spooled, notice, last_notice }
     }
 
     /// Returns the path of the folder for large request bodies.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn spooled(&self) -> MutexGuard<'_, Spooled> {
+        self.spooled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Creates a temporary file without a name in the folder.
@@ -132,12 +149,14 @@ fn full(message: String) -> io::Error {
 #[derive(Debug)]
 pub(crate) struct SpoolSpace {
     folder: Arc<SpoolFolder>,
+    /// The network of the client that sends the body.
+    network: u64,
     bytes: u64,
 }
 
 impl SpoolSpace {
-    pub(crate) fn new(folder: Arc<SpoolFolder>) -> SpoolSpace {
-        SpoolSpace { folder, bytes: 0 }
+    pub(crate) fn new(folder: Arc<SpoolFolder>, peer: Peer) -> SpoolSpace {
+        SpoolSpace { folder, network: peer.network(), bytes: 0 }
     }
 
     pub(crate) fn folder(&self) -> &SpoolFolder {
@@ -166,19 +185,24 @@ impl SpoolSpace {
     }
 
     fn count(&mut self, free: u64, wanted: u64) -> io::Result<()> {
-        let quota_at = |before: u64| free.saturating_add(before) / 4 * QUOTA_QUARTERS;
-        let counted =
-            self.folder.spooled.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
-                let rest = quota_at(before).saturating_sub(before + wanted);
-                (self.bytes + wanted <= rest.saturating_mul(SHARE_OF_REST))
-                    .then_some(before + wanted)
-            });
-        if let Err(before) = counted {
+        let mut spooled = self.folder.spooled();
+        let (all, own) = (spooled.all, spooled.of_network(self.network));
+        let quota = free.saturating_add(all) / 4 * QUOTA_QUARTERS;
+        let rest = quota.saturating_sub(all + wanted);
+        // What the network may have in addition: `own + more` is at most a multiple of
+        // `rest - more`.
+        let more = rest
+            .saturating_mul(SHARE_OF_REST)
+            .checked_sub(own + wanted)
+            .map(|more| more / (SHARE_OF_REST + 1));
+        if more.is_none_or(|more| self.bytes + wanted > more.saturating_mul(SHARE_OF_REST)) {
             return Err(full(format!(
-                "all request bodies take {before} of the {} bytes that they may take together",
-                quota_at(before)
+                "all request bodies take {all} of the {quota} bytes that they may take together, \
+                 and those of this client's address take {own}"
             )));
         }
+        spooled.all += wanted;
+        spooled.networks.insert(self.network, own + wanted);
         self.bytes += wanted;
         Ok(())
     }
@@ -186,7 +210,12 @@ impl SpoolSpace {
 
 impl Drop for SpoolSpace {
     fn drop(&mut self) {
-        self.folder.spooled.fetch_sub(self.bytes, Ordering::Relaxed);
+        let mut spooled = self.folder.spooled();
+        spooled.all -= self.bytes;
+        match spooled.of_network(self.network) - self.bytes {
+            0 => drop(spooled.networks.remove(&self.network)),
+            rest => drop(spooled.networks.insert(self.network, rest)),
+        }
     }
 }
 
@@ -214,24 +243,34 @@ mod tests {
     }
 
     #[test]
-    fn a_small_body_has_room_beside_many_that_take_all_they_can() {
+    fn networks_whose_bodies_take_all_they_can_leave_room_for_those_of_others() {
         const FREE: u64 = 1 << 40;
         let folder = Arc::new(SpoolFolder::default());
-        let disk = || FREE - folder.spooled.load(Ordering::Relaxed);
+        let disk = || FREE - folder.spooled().all;
         // Each body grows in steps until it may not.
-        let take_all = || {
-            let mut space = SpoolSpace::new(Arc::clone(&folder));
-            while space.count(disk(), FREE / 10_000).is_ok() {}
+        let take_all = |network| {
+            let mut space = SpoolSpace::new(Arc::clone(&folder), Peer::new(1, network));
+            while space.count(disk(), FREE / 100_000).is_ok() {}
             space
         };
-        let alone = take_all().bytes;
-        assert!((FREE / 100 * 59..FREE / 100 * 61).contains(&alone), "{alone}");
-        let greedy: Vec<_> = (0..100).map(|_| take_all()).collect();
-        let all: u64 = greedy.iter().map(|space| space.bytes).sum();
-        assert!(all <= FREE / 4 * 3, "{all}");
-        assert!(SpoolSpace::new(Arc::clone(&folder)).count(disk(), 1 << 20).is_ok());
-        drop(greedy);
-        assert_eq!(folder.spooled.load(Ordering::Relaxed), 0);
+        let parts = |bodies: &[SpoolSpace]| {
+            let all: u64 = bodies.iter().map(|space| space.bytes).sum();
+            all * 100 / FREE
+        };
+        // However many bodies a network sends, they take four fifths of the quota together, and
+        // one of them leaves room for the others.
+        let of_one: Vec<_> = (0..100).map(|_| take_all(1)).collect();
+        assert!((47..=48).contains(&parts(&of_one[..1])), "{}", parts(&of_one[..1]));
+        assert!((9..=10).contains(&parts(&of_one[1..2])), "{}", parts(&of_one[1..2]));
+        assert!((59..=60).contains(&parts(&of_one)), "{}", parts(&of_one));
+        let of_another: Vec<_> = (0..100).map(|_| take_all(2)).collect();
+        assert!((11..=12).contains(&parts(&of_another)), "{}", parts(&of_another));
+        let others: Vec<_> = (3..20).map(take_all).collect();
+        let all = parts(&of_one) + parts(&of_another) + parts(&others);
+        assert!(all <= 75, "{all}");
+        drop((of_one, of_another, others));
+        let spooled = folder.spooled();
+        assert!(spooled.all == 0 && spooled.networks.is_empty());
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::http::response::compress::{self, Candidate};
 use crate::http::response::error_page::{self, Form};
 use crate::http::response::page_script;
 use crate::http::response::response_body::{Content, ResponseBody, Source};
+use crate::http::response::sendfile::SentFile;
 use crate::http::response::stream::response_stream::Detachable;
 use crate::rejection::Rejection;
 
@@ -205,7 +206,10 @@ pub(crate) fn build(
         AppBody::Lent(lease) => Content::Whole(Bytes::from_owner(lease)),
         // Charged again below, as any response.
         AppBody::Owned(body) => Content::Whole(Bytes::from_owner(body.without_charge())),
-        AppBody::File { file, len } => Content::Unnamed { file: UnnamedFile::new(file), len },
+        // Charged again below, for its client.
+        AppBody::File { file, len, .. } => {
+            Content::File { file: SentFile::unnamed(UnnamedFile::new(file)), at: 0, len }
+        }
         AppBody::Stream(_) => match context.connection.response_stream() {
             Some(stream) => {
                 // Over HTTP/1.0, a body without a length ends when the connection closes.
@@ -319,6 +323,17 @@ pub(crate) fn finish(
     if context.charge_response(held).is_err() {
         drop(content);
         return reject(context, headers, Rejection::Overload);
+    }
+    if let (Content::File { file, .. }, false) = (&mut content, options.is_head) {
+        if !file.is_charged() {
+            match context.charge_response_file() {
+                Ok(charge) => file.set_charge(charge),
+                Err(rejection) => {
+                    drop(content);
+                    return reject(context, headers, rejection);
+                }
+            }
+        }
     }
     context.set_status(status.as_u16());
     if framing.closes {

@@ -1,7 +1,6 @@
 //! The body of a response, as hyper and h2 read it.
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -15,7 +14,6 @@ use http_body::{Frame, SizeHint};
 use rookery_exchange::Charge;
 use rookery_system::blocking;
 
-use crate::blocking::unnamed_file::UnnamedFile;
 use crate::http::request::request_context::RequestContext;
 use crate::http::response::body_source::{FileSource, GZIP_CHUNK, GzipSource, GzipStream, Input};
 use crate::http::response::compress::{self, Gzip};
@@ -149,15 +147,8 @@ pub(crate) enum Content {
     /// A static file in memory, which also caches its compressed form.
     Ready(Rc<CachedFile>),
     File {
-        file: File,
-        /// True if the file is known to be on a local file system.
-        is_local: bool,
+        file: SentFile,
         at: u64,
-        len: u64,
-    },
-    /// An open file that the application provided, whose name may already be deleted.
-    Unnamed {
-        file: UnnamedFile,
         len: u64,
     },
     /// A streamed response, which the application produces chunk by chunk.
@@ -170,10 +161,7 @@ impl Content {
         match self {
             Content::Whole(bytes) => Some(bytes),
             Content::Ready(file) => Some(&file.plain().bytes),
-            Content::Absent
-            | Content::File { .. }
-            | Content::Unnamed { .. }
-            | Content::Stream(_) => None,
+            Content::Absent | Content::File { .. } | Content::Stream(_) => None,
         }
     }
 
@@ -182,7 +170,7 @@ impl Content {
             Content::Absent | Content::Stream(_) => 0,
             Content::Whole(bytes) => bytes.len() as u64,
             Content::Ready(file) => file.plain().bytes.len() as u64,
-            Content::File { len, .. } | Content::Unnamed { len, .. } => *len,
+            Content::File { len, .. } => *len,
         }
     }
 
@@ -194,7 +182,7 @@ impl Content {
             Content::Absent | Content::Stream(_) => 0,
             Content::Whole(bytes) => bytes.len(),
             Content::Ready(file) => file.plain().bytes.len(),
-            Content::File { .. } | Content::Unnamed { .. } => READ_CHUNK,
+            Content::File { .. } => READ_CHUNK,
         }
     }
 
@@ -210,9 +198,7 @@ impl Content {
             Content::Absent => 0,
             Content::Whole(bytes) => bytes.len(),
             Content::Ready(file) => file.plain().bytes.len(),
-            Content::File { .. } | Content::Unnamed { .. } | Content::Stream(_) => {
-                return COMPRESSOR_BYTES;
-            }
+            Content::File { .. } | Content::Stream(_) => return COMPRESSOR_BYTES,
         };
         if len <= GZIP_INLINE {
             0
@@ -229,12 +215,7 @@ impl Content {
             Content::Whole(bytes) if bytes.is_empty() => Source::Empty,
             Content::Whole(bytes) => Source::Whole(bytes),
             Content::Ready(file) => Content::Whole(file.plain().bytes.clone()).into_source(),
-            Content::File { file, is_local, at, len } => {
-                Source::File(FileSource::new(SentFile::named(file, is_local), at, len))
-            }
-            Content::Unnamed { file, len } => {
-                Source::File(FileSource::new(SentFile::unnamed(file), 0, len))
-            }
+            Content::File { file, at, len } => Source::File(FileSource::new(file, at, len)),
             Content::Stream(stream) => Source::Stream(stream),
         }
     }
@@ -271,12 +252,7 @@ impl Content {
                 return Source::CompressFirst(bytes, charge, ready);
             }
             Content::Whole(bytes) => Input::Whole(bytes),
-            Content::File { file, is_local, at, len } => {
-                Input::File { file: Arc::new(SentFile::named(file, is_local)), at, left: len }
-            }
-            Content::Unnamed { file, len } => {
-                Input::File { file: Arc::new(SentFile::unnamed(file)), at: 0, left: len }
-            }
+            Content::File { file, at, len } => Input::File { file: Arc::new(file), at, left: len },
         };
         Source::Gzip(Box::new(GzipSource::new(input, charge)))
     }

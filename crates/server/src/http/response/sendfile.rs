@@ -19,7 +19,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use rookery_exchange::Peer;
+use rookery_exchange::{Charge, Peer};
 use rookery_system::blocking::{self, BlockingTask};
 use rookery_system::file;
 
@@ -64,6 +64,16 @@ impl SentFile {
 
     pub(crate) fn unnamed(file: UnnamedFile) -> SentFile {
         SentFile { file, had_name: false, is_local: OnceLock::new() }
+    }
+
+    /// Keeps the charge for the descriptor of the file until the file has been closed.
+    pub(crate) fn set_charge(&mut self, charge: Charge) {
+        self.file.set_charge(charge);
+    }
+
+    /// Returns true if the descriptor of the file is charged.
+    pub(crate) fn is_charged(&self) -> bool {
+        self.file.is_charged()
     }
 
     /// Reads `len` bytes of the file from offset `at`. Returns `None` if that is not possible

@@ -18,6 +18,7 @@ use crate::http::response::compress;
 use crate::http::response::error_page::Form;
 use crate::http::response::page_script;
 use crate::http::response::response_body::{self, Content, ResponseBody};
+use crate::http::response::sendfile::SentFile;
 use crate::rejection::Rejection;
 use crate::static_files::{
     BodyFraming, Cacheable, CachedFile, Fetched, Found, FoundNonblocking, Header, Lookup, Outcome,
@@ -138,7 +139,11 @@ pub(crate) async fn respond_when_ready(
     options: ResponseOptions,
 ) -> StaticOutcome {
     let connections = &context.shared().connections;
-    let Some(charge) = connections.try_charge(context.peer(), Share::Incoming, LOOKUP_BYTES) else {
+    // The file may be open for a long time before this task is polled again.
+    let charges = connections
+        .try_charge(context.peer(), Share::Incoming, LOOKUP_BYTES)
+        .zip(context.charge_response_file().ok());
+    let Some((charge, descriptor)) = charges else {
         context.set_unread_body(has_body);
         return StaticOutcome::Response(builder::reject(
             context,
@@ -148,15 +153,18 @@ pub(crate) async fn respond_when_ready(
     };
     let now = SystemTime::now();
     let is_page = options.inserts_script();
-    let fetching =
-        blocking::start_for(context.peer(), move || fetch(*pending, now, is_page, charge));
-    let Ok(fetched) = fetching.await else {
+    let fetching = blocking::start_for(context.peer(), move || {
+        Ok((fetch(*pending, now, is_page, charge)?, descriptor))
+    });
+    let Ok((fetched, descriptor)) = fetching.await else {
         return StaticOutcome::Response(builder::reject(
             context,
             HeaderMap::new(),
             Rejection::Application,
         ));
     };
+    // The file is closed here, or charged as that of the response.
+    context.release_response_file(descriptor);
     let Fetched { found, bytes, cacheable, local } = fetched;
     {
         let mut files = context.shared().file_cache.borrow_mut();
@@ -312,9 +320,11 @@ fn build_outcome(
         (Found::File { status, headers, .. }, Some(bytes)) => {
             (status, headers, Content::Whole(bytes))
         }
-        (Found::File { file, offset, len, status, headers }, None) => {
-            (status, headers, Content::File { file, is_local, at: offset, len })
-        }
+        (Found::File { file, offset, len, status, headers }, None) => (
+            status,
+            headers,
+            Content::File { file: SentFile::named(file, is_local), at: offset, len },
+        ),
         (Found::NotModified { headers: lines, whole, len }, _) => {
             let mut headers = take_emptied(head);
             headers.extend(lines.into_iter().map(Header::into_http));

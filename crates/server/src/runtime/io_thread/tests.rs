@@ -106,11 +106,11 @@ fn crowd(polls_between: Sender<u32>) -> MakeApplication {
         let count: Rc<dyn Fn()> = Rc::new(move || counted.set(counted.get() + 1));
         (0..1000).for_each(|_| spawn(1, Rc::clone(&count)));
         let sender = polls_between.clone();
-        spawn(
-            2,
+        let send: Rc<dyn Fn()> = Rc::new(move || {
             // The test may have ended.
-            Rc::new(move || drop(sender.send(polls.take()))),
-        );
+            let _ = sender.send(polls.take());
+        });
+        spawn(2, send);
         let (served, _) = channel();
         Box::new(Beside { polls: Rc::default(), served, is_broken: false })
     })

@@ -20,7 +20,8 @@ use crate::net::watched_socket::WatchedSocket;
 use crate::rejection::Rejection;
 use crate::runtime::io_context::IoContext;
 
-/// The time for which a listener pauses accepting after file descriptors or memory have run out.
+/// The maximum time for which a listener pauses accepting after file descriptors or memory have run
+/// out, and what it has evicted has not been removed yet.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The maximum time for which a listener with [`Limits::evicts_at_once`](crate::Limits) keeps a new
@@ -90,7 +91,11 @@ pub(in crate::runtime) async fn accept(
                     tokio::task::yield_now().await;
                 }
             }
-            Err(error) if descriptor::is_exhausted(&error) => tokio::time::sleep(RETRY_PAUSE).await,
+            Err(error) if descriptor::is_exhausted(&error) => {
+                let removed = context.connections.removed.notified();
+                context.connections.free_descriptor();
+                let _ = tokio::time::timeout(RETRY_PAUSE, removed).await;
+            }
             // The client disconnected before the connection was accepted.
             Err(_) => {}
         }

@@ -90,12 +90,13 @@ fn a_small_tmpfs_takes_bodies_up_to_a_quota_that_leaves_room_for_small_ones() {
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let Some(disk) = SmallDisk::mount() else { return };
     let app = app_spooling_to(disk.0.path(), |line| SAID.lock().unwrap().push(line.to_owned()));
-    // The quota is 12 MiB, of which one body may take four fifths.
-    assert_eq!(upload(&app, 10 * MIB), 507);
+    // The quota is 12 MiB, of which a network may take four fifths, and one body four fifths of
+    // that.
+    assert_eq!(upload(&app, 8 * MIB), 507);
     let said = SAID.lock().unwrap().clone();
     assert!(said.len() == 1 && said[0].contains("all request bodies take"), "{said:?}");
-    wait_until("room again", || upload(&app, 9 * MIB) == 200);
-    let mut greedy = begin_upload(&app, 10 * MIB, 9 * MIB);
+    wait_until("room again", || upload(&app, 7 * MIB) == 200);
+    let mut greedy = begin_upload(&app, 8 * MIB, 7 * MIB);
     greedy.wait_until_server_has_read();
     assert_eq!(upload(&app, 2 * MIB), 200, "a small body has room");
     assert_eq!(upload(&app, 4 * MIB), 507, "a second large one has none");

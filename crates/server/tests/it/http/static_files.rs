@@ -425,7 +425,11 @@ fn a_file_that_an_application_sends_arrives_as_it_is() {
         let mut file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut file, &sent).unwrap();
         exchange.begin_response(200);
-        exchange.response_mut().set_body(ResponseBody::File { file, len: sent.len() as u64 });
+        exchange.response_mut().set_body(ResponseBody::File {
+            file,
+            len: sent.len() as u64,
+            charge: None,
+        });
     });
     let mut client = app.connect();
     for _ in 0..3 {

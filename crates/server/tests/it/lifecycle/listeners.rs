@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rookery_server::{Config, Limits, ListenError, ListenerConfig, Server};
 
 use crate::application::NoWaker;
-use crate::support::{App, TEST_TIMEOUT, hello, in_own_process, masked_frame};
+use crate::support::{App, Client, TEST_TIMEOUT, hello, in_own_process, masked_frame};
 
 #[cfg(target_os = "linux")]
 fn threads() -> usize {
@@ -238,25 +238,33 @@ fn running_out_of_descriptors_does_not_spin() {
     if !in_own_process!() {
         return;
     }
-    let app = App::new(Limits::default(), hello);
-    let mut seated = app.connect();
+    let hour = Duration::from_secs(3600);
+    let app = App::new(Limits { header_timeout: hour, ..Limits::default() }, hello);
+    // All others come from another address, whose connections make place for a newcomer.
+    let connect_from_elsewhere = || Client::connect_from([127, 0, 0, 2].into(), app.address);
+    let mut seated = connect_from_elsewhere();
     assert_eq!(seated.get("/").status, 200);
-    // The clients are in this process as well, so that the server has no descriptors left.
-    let mut clients: Vec<std::net::TcpStream> = Vec::new();
+    let spare = std::fs::File::open("/dev/null").unwrap();
+    // The clients are in this process as well, and have more sockets than the server has
+    // descriptors left.
+    let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    let mut clients: Vec<_> = (0..40).map(|_| socket().unwrap()).collect();
     let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
     let limit = libc::rlimit { rlim_cur: open + 20, rlim_max: open + 20 };
     // SAFETY: The pointer is that of a valid limit.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
-    while let Ok(client) = std::net::TcpStream::connect(app.address) {
-        clients.push(client);
+    for client in &clients {
+        client.connect(&app.address.into()).unwrap();
     }
-    assert!(clients.len() > 5);
     let before = cpu_ticks();
     std::thread::sleep(Duration::from_secs(1));
     let spent = cpu_ticks() - before;
     // A thread that spins would use about 100 ticks of 10 ms.
     assert!(spent < 50, "{spent} ticks of processor time while out of descriptors");
     assert_eq!(seated.get("/").status, 200);
+    drop(spare);
+    // The newcomer's own socket takes the last descriptor.
+    assert_eq!(connect_from_elsewhere().get("/").status, 200);
     clients.clear();
     assert_eq!(app.connect().get("/").status, 200);
 }

@@ -255,10 +255,10 @@ fn the_limit_on_descriptors_is_raised_as_far_as_the_connections_need() {
             server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
         limit().rlim_cur
     };
-    assert_eq!(server(100), (1024 + 256 + 200).min(hard));
-    assert_eq!(server(1000), (1024 + 256 + 2000).min(hard));
+    assert_eq!(server(100), (1024 + 256 + 1000 + 200).min(hard));
+    assert_eq!(server(1000), (1024 + 256 + 1000 + 2000).min(hard));
     // The limit is never lowered, and is raised up to the hard limit.
-    assert_eq!(server(10), (1024 + 256 + 2000).min(hard));
+    assert_eq!(server(10), (1024 + 256 + 1000 + 2000).min(hard));
     assert_eq!(server(usize::MAX), hard);
 }
 

@@ -286,9 +286,9 @@ fn a_connection_whose_memory_is_refused_is_not_told_that_its_frames_are_wrong() 
     );
     let mut peer = Peer::new(&app);
     // Each of the frames may take a buffer, which an entry of the header table may keep. The
-    // request that is under way keeps the connection from being evicted before it has so many.
+    // requests that are under way keep the connection from being evicted before it has so many.
     let outcome = (0..115).find_map(|at| {
-        let (stream, is_kept) = (2 * at + 1, at == 0);
+        let (stream, is_kept) = (2 * at + 1, at < 5);
         let head = block(&get(if is_kept { "/keep" } else { "/" }));
         let (most, last) = head.split_at(head.len() - 1);
         peer.send(frame(kind::HEADERS, END_STREAM, stream, most));

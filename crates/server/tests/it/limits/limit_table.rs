@@ -155,6 +155,12 @@ const TABLE: &[Row] = &[
         "handshakes_that_wait_for_the_application_count_as_websockets",
     ),
     (
+        "sessions at a worker",
+        &[],
+        "crates/supervisor/tests/it/pool/session_affinity.rs",
+        "the_session_limit_applies_to_new_sessions_only",
+    ),
+    (
         "requests that wait for the app",
         &["max_queued_requests"],
         "limits/each_limit.rs",
@@ -302,6 +308,24 @@ const TABLE: &[Row] = &[
         "replies_that_are_not_read",
     ),
     ("memory of compressors", &[], "limits/memory_budget.rs", "compressors"),
+    (
+        "open files",
+        &[],
+        "limits/file_descriptors.rs",
+        "unread_files_of_an_address_leave_descriptors_for_another_address",
+    ),
+    (
+        "open files",
+        &[],
+        "limits/file_descriptors.rs",
+        "spooled_bodies_of_an_address_make_place_for_one_of_another_address",
+    ),
+    (
+        "open files",
+        &[],
+        "limits/file_descriptors.rs",
+        "files_of_a_client_behind_a_proxy_make_place_for_those_of_another_client",
+    ),
     (
         "exchanges kept for reuse",
         &["pool_bytes"],

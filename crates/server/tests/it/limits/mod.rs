@@ -6,6 +6,8 @@ mod eviction;
 #[cfg(target_os = "linux")]
 mod fair_turns;
 #[cfg(target_os = "linux")]
+mod file_descriptors;
+#[cfg(target_os = "linux")]
 mod largest_network;
 mod limit_table;
 mod memory_budget;

@@ -358,3 +358,51 @@ fn reading_pauses_while_the_application_does_not_take_messages() {
     client.send(&message[partly..]);
     assert_eq!(client.frame().unwrap().1.len(), 60_000);
 }
+
+/// More WebSockets send at once than the application has capacity for, some of them end while they
+/// wait, and no message of the others is lost or waits for ever.
+#[test]
+fn websockets_that_wait_for_capacity_are_woken_one_after_the_other() {
+    const SOCKETS: usize = 150;
+    const MESSAGES: usize = 40;
+    let is_held = Arc::new(AtomicBool::new(true));
+    let held = Arc::clone(&is_held);
+    let app = App::with(
+        Config::default(),
+        ListenerConfig::default(),
+        Box::new(move |link, event| match event {
+            Event::Request(mut exchange) => {
+                exchange.begin_response(101);
+                link.send(Command::Respond(exchange));
+            }
+            Event::Message { socket, kind, payload, .. } => {
+                while held.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                link.send(Command::Send { socket, kind, payload });
+            }
+            _ => {}
+        }),
+    );
+    let mut clients: Vec<_> = (0..SOCKETS).map(|_| app.connect()).collect();
+    for client in &mut clients {
+        client.upgrade("/ws");
+    }
+    for client in &mut clients {
+        for at in 0..MESSAGES {
+            client.send(masked_frame(0x81, at.to_string().as_bytes()));
+        }
+    }
+    // Every third one goes while it waits.
+    let mut at = 0;
+    clients.retain(|_| {
+        at += 1;
+        at % 3 > 0
+    });
+    is_held.store(false, Ordering::Relaxed);
+    for client in &mut clients {
+        for at in 0..MESSAGES {
+            assert_eq!(client.frame(), Some((1, at.to_string().into_bytes())));
+        }
+    }
+}

@@ -292,7 +292,7 @@ impl Balancer {
     }
 
     /// Assigns a request to the worker that suits it best, preferably one whose R process is free.
-    /// Rejects a WebSocket handshake if all workers have the maximum number of sessions. Returns
+    /// Rejects a WebSocket handshake if no worker may have another session of its peer. Returns
     /// the request if no worker can begin it soon, or if it is a WebSocket handshake and an earlier
     /// one waits (`has_passed_over_upgrade`).
     fn try_assign(
@@ -350,7 +350,8 @@ impl Balancer {
     /// request avoids is chosen only if no other worker is ready.
     ///
     /// If `begins_session` is true, only workers with capacity for another session are considered,
-    /// or if no worker has capacity, those at which this peer may have one nevertheless.
+    /// or if no worker has capacity, those at which this peer's network has so few that it may have
+    /// another one.
     /// If `counts_sessions` is true, the worker with the fewest sessions is preferred among workers
     /// that are equally free.
     fn choose(
@@ -362,14 +363,14 @@ impl Balancer {
         let (moment, peer) = (Moment::now(), request.peer());
         let backends = self.backends.borrow();
         let avoided = request.avoided_epoch.filter(|epoch| has_other(&backends, *epoch));
-        let is_full = begins_session && self.is_full(&backends);
+        let goes_beyond = begins_session && self.is_full(&backends);
         let best = backends
             .iter()
             .filter(|backend| avoided != Some(backend.entry.epoch))
             .filter(|backend| {
                 !begins_session
                     || !backend.is_full_of_sessions(&self.limits)
-                    || (is_full && backend.has_session_for(peer, &self.limits))
+                    || (goes_beyond && backend.has_session_beyond(peer, &self.limits))
             })
             .filter_map(|backend| {
                 Some((backend.rank(peer, &self.limits, counts_sessions, moment)?, backend))
@@ -387,11 +388,12 @@ impl Balancer {
     }
 
     /// Returns true if at least one worker is ready, all ready workers have the maximum number of
-    /// sessions, and this peer may not have one nevertheless.
+    /// sessions, and this peer may not have another one nevertheless.
     fn is_full_of_sessions_for(&self, peer: Peer) -> bool {
         let backends = self.backends.borrow();
         let mut ready = backends.iter().filter(|backend| backend.is_presumed_ready());
-        self.is_full(&backends) && !ready.any(|backend| backend.has_session_for(peer, &self.limits))
+        self.is_full(&backends)
+            && !ready.any(|backend| backend.has_session_beyond(peer, &self.limits))
     }
 
     /// Returns true if at least one worker is ready and all ready workers have the maximum number

@@ -1,10 +1,12 @@
-//! The requests that were sent to one worker and not answered, and the division of the places for
-//! them among networks and peers.
+//! The requests that were sent to one worker and not answered, whose places are divided among
+//! networks and peers.
 
 use std::time::Instant;
 
-use rookery_exchange::{ById, Peer};
+use rookery_exchange::Peer;
 use rookery_worker_protocol::{MAX_TICKETS, Ticket};
+
+use super::shares::Shares;
 
 /// The maximum number of requests that a worker has at the same time if there is no setting. The
 /// remaining tickets are for the requests of smaller networks.
@@ -23,11 +25,9 @@ pub(super) struct InFlight {
 ///
 /// An app with promises may take long to answer all of them, so a peer or network could keep the
 /// others out by taking all places. While all `max_in_flight` places are taken, a request is
-/// therefore begun nevertheless if its network has fewer than the networks have on average, even
-/// with this request, and at most as many as are left of twice the number of places. Several
-/// networks thus get equal parts of twice the number of places. The same applies to the peers, with
-/// one and a half times the number of places, so that the peers of one network leave some to other
-/// networks.
+/// therefore begun nevertheless if its network has less than an equal part of them, and at most as
+/// many as are left of twice the number of places. The same applies to the peers, with one and a
+/// half times the number of places, so that the peers of one network leave some to other networks.
 #[derive(Debug, Default)]
 pub(super) struct InFlightRequests {
     all: Vec<InFlight>,
@@ -41,8 +41,8 @@ pub(super) struct InFlightRequests {
 struct Counts {
     /// The number of requests when the counts began.
     begun_with: usize,
-    peers: ById<usize>,
-    networks: ById<usize>,
+    peers: Shares,
+    networks: Shares,
 }
 
 impl InFlightRequests {
@@ -98,12 +98,10 @@ impl InFlightRequests {
         let max = max.min(MAX_PLACES);
         let (used, most) = (self.all.len(), max.saturating_mul(2).min(MAX_TICKETS));
         let counts = self.counts.get_or_insert_with(|| Counts::of(&self.all));
-        let may_have_more = |counts: &ById<usize>, id: Option<u64>, most: usize| {
-            let held = id.and_then(|id| counts.get(&id)).copied().unwrap_or(0);
-            used + held < most && (held + 1) * counts.len() < used
-        };
-        may_have_more(&counts.networks, peer.map(Peer::network), most)
-            || may_have_more(&counts.peers, peer.map(Peer::id), usize::midpoint(max, most))
+        let Counts { networks, peers, .. } = &*counts;
+        let of_peers = usize::midpoint(max, most);
+        networks.has_place_beyond(peer.map(Peer::network), used, (max, most))
+            || peers.has_place_beyond(peer.map(Peer::id), used, (max, of_peers))
     }
 }
 
@@ -117,19 +115,13 @@ impl Counts {
     }
 
     fn add(&mut self, peer: Peer) {
-        *self.peers.entry(peer.id()).or_default() += 1;
-        *self.networks.entry(peer.network()).or_default() += 1;
+        self.peers.add(peer.id());
+        self.networks.add(peer.network());
     }
 
     fn remove(&mut self, peer: Peer) {
-        for (counts, id) in [(&mut self.peers, peer.id()), (&mut self.networks, peer.network())] {
-            if let Some(count) = counts.get_mut(&id) {
-                *count -= 1;
-                if *count == 0 {
-                    counts.remove(&id);
-                }
-            }
-        }
+        self.peers.remove(peer.id());
+        self.networks.remove(peer.network());
     }
 }
 
@@ -246,11 +238,11 @@ mod tests {
             let most = (1..=3).map(of_network).max().unwrap();
             assert!(all <= 32 && worker.guards.len() == all, "{all}");
             if let Some(counts) = &worker.requests.counts {
-                for (id, count) in &counts.peers {
-                    assert_eq!(worker.held(|peer| peer.id() == *id), *count);
+                for (id, count) in counts.peers.iter() {
+                    assert_eq!(worker.held(|peer| peer.id() == id), count);
                 }
-                assert_eq!(counts.peers.values().sum::<usize>(), all);
-                assert_eq!(counts.networks.values().sum::<usize>(), all);
+                assert_eq!(counts.peers.iter().map(|(_, count)| count).sum::<usize>(), all);
+                assert_eq!(counts.networks.iter().map(|(_, count)| count).sum::<usize>(), all);
             }
             // Of three networks, each leaves a place to a fourth one.
             let newcomer = Peer::new(900, 9);

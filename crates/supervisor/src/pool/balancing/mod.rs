@@ -4,6 +4,7 @@ pub(super) mod balancer;
 mod in_flight;
 mod latency_estimate;
 pub(super) mod queue;
-mod reservations;
 pub(super) mod session_affinity;
+mod sessions;
+mod shares;
 pub(super) mod worker_load;

@@ -13,8 +13,8 @@ use rookery_worker_protocol::{RState, Snapshot, Ticket, TicketGuard, Tickets, no
 use super::in_flight::{InFlight, InFlightRequests};
 use super::latency_estimate::{LatencyEstimate, WorkDone};
 use super::queue::RequestQueue;
-use super::reservations::Reservations;
 use super::session_affinity::AffinityState;
+use super::sessions::Sessions;
 use crate::backend::{Availability, Backend};
 use crate::pool::limits::PoolLimits;
 use crate::pool::ring_connection::RingConnection;
@@ -34,7 +34,7 @@ pub(in crate::pool) struct PoolBackend {
     /// Whether the last request that the worker was sent is one that only this worker can process.
     /// These requests and all others take turns.
     pub(super) was_last_own: Cell<bool>,
-    pub(super) reservations: RefCell<Reservations>,
+    pub(super) sessions: RefCell<Sessions>,
     /// The number of choices that the balancer had made when it last chose this worker. Among
     /// equally suitable workers, the one with the lowest number is chosen (round-robin).
     pub(super) last_choice: Cell<u64>,
@@ -84,7 +84,7 @@ impl PoolBackend {
             latency: Cell::new(latency),
             queue: RefCell::default(),
             was_last_own: Cell::new(false),
-            reservations: RefCell::default(),
+            sessions: RefCell::default(),
             last_choice: Cell::new(0),
         }))
     }
@@ -301,46 +301,43 @@ impl PoolBackend {
 
     /// Reserves a session at the worker for a page or a WebSocket that this peer requests. If the
     /// worker has the maximum number of sessions, removes the oldest reservation of the network
-    /// that has the most.
+    /// that has the most, provided that it has more than the peer's network would have.
     pub(super) fn reserve_session(&self, request: ExchangeId, peer: Peer, limits: &PoolLimits) {
-        let gives_way = self.is_full_of_sessions(limits) && self.has_reservations_left(limits);
-        let mut reservations = self.reservations.borrow_mut();
-        if gives_way {
-            reservations.displace(peer);
-        }
-        reservations.add(request, peer);
-        self.entry.load.pending_sessions.set(reservations.len() as u64);
+        self.sessions.borrow_mut().reserve(request, peer, limits.max_sessions);
+        self.report_sessions();
     }
 
     /// Releases the session that is reserved for a request, if the worker has not responded to the
     /// request, or has refused the WebSocket.
     pub(in crate::pool) fn release_reservation(&self, request: ExchangeId) {
-        let mut reservations = self.reservations.borrow_mut();
-        reservations.release(request);
-        self.entry.load.pending_sessions.set(reservations.len() as u64);
+        self.sessions.borrow_mut().release(request);
+        self.report_sessions();
     }
 
     /// Counts a WebSocket of a peer as a session of the worker. The session takes the reservation
     /// for its handshake, or otherwise the oldest of its network, if there is one.
     pub(in crate::pool) fn begin_session(&self, handshake: ExchangeId, peer: Peer) {
-        self.entry.load.sessions.fetch_add(1, Ordering::Relaxed);
-        let mut reservations = self.reservations.borrow_mut();
-        reservations.begin_session(handshake, peer);
-        self.entry.load.pending_sessions.set(reservations.len() as u64);
+        self.sessions.borrow_mut().begin(handshake, peer);
+        self.report_sessions();
     }
 
-    /// Removes a session of a peer, whose WebSocket has ended.
+    /// Subtracts a WebSocket of a peer, which was counted as a session of the worker.
     pub(in crate::pool) fn end_session(&self, peer: Peer) {
-        self.entry.load.sessions.fetch_sub(1, Ordering::Relaxed);
-        self.reservations.borrow_mut().end_session(peer);
+        self.sessions.borrow_mut().end(peer);
+        self.report_sessions();
     }
 
     /// Removes the worker's reservations of sessions that have expired.
     pub(super) fn expire_reservations(&self) {
-        let mut reservations = self.reservations.borrow_mut();
-        if reservations.expire() {
-            self.entry.load.pending_sessions.set(reservations.len() as u64);
+        if self.sessions.borrow_mut().expire() {
+            self.report_sessions();
         }
+    }
+
+    fn report_sessions(&self) {
+        let (sessions, load) = (self.sessions.borrow(), &self.entry.load);
+        load.sessions.store(sessions.open(), Ordering::Relaxed);
+        load.pending_sessions.set(sessions.reserved() as u64);
     }
 
     /// Returns true if the worker has the maximum number of sessions and reservations, or more.
@@ -348,23 +345,16 @@ impl PoolBackend {
         limits.max_sessions != usize::MAX && self.sessions() >= limits.max_sessions
     }
 
-    /// Returns true if this peer may have a session although the worker has the maximum number: it
-    /// may replace a reservation of another, or its network has fewer sessions than others.
-    pub(super) fn has_session_for(&self, peer: Peer, limits: &PoolLimits) -> bool {
-        let reservations = self.reservations.borrow();
-        (self.has_reservations_left(limits) && reservations.has_surplus_for(peer))
-            || reservations.has_place_beyond(peer, limits.max_sessions)
-    }
-
-    /// Returns false if the worker's open WebSockets reach the maximum without any reservation.
-    fn has_reservations_left(&self, limits: &PoolLimits) -> bool {
-        self.entry.load.sessions.load(Ordering::Relaxed) < limits.max_sessions
+    /// Returns true if this peer may have a session although the worker has the maximum number of
+    /// them, because its network has so few.
+    pub(super) fn has_session_beyond(&self, peer: Peer, limits: &PoolLimits) -> bool {
+        self.sessions.borrow().has_place_beyond(peer, limits.max_sessions)
     }
 
     /// Returns the number of the worker's sessions, including reservations for WebSockets that are
     /// not open yet.
     pub(super) fn sessions(&self) -> usize {
-        self.entry.load.sessions.load(Ordering::Relaxed) + self.reservations.borrow().valid()
+        self.sessions.borrow().len()
     }
 }
 

@@ -24,6 +24,7 @@ pub(super) fn open(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, exchange: 
     backend.begin_session(exchange.id(), exchange.peer());
     let socket = HopSocket {
         backend: Rc::clone(backend),
+        peer: exchange.peer(),
         backlog: exchange.backlog().map(Arc::clone).unwrap_or_default(),
         reported: Cell::new(0),
         is_closing: Cell::new(false),
@@ -141,7 +142,7 @@ pub(in crate::pool) fn on_closed(
     (code, is_clean, reason): (u16, bool, Box<str>),
 ) {
     let Some(ended) = pool.hops.sockets.0.borrow_mut().remove(&socket) else { return };
-    ended.backend.end_session(peer);
+    ended.backend.end_session(ended.peer);
     let content = Content::Closed { code, is_clean, reason };
     send_in_turn(pool, &ended.backend, WaitingEvent { peer, id: socket, content });
 }

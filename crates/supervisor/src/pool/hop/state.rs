@@ -31,6 +31,8 @@ pub(in crate::pool) struct HopSockets(pub(super) RefCell<HashMap<WebSocketId, Ho
 /// A WebSocket whose messages are sent to a worker.
 pub(super) struct HopSocket {
     pub(super) backend: Rc<PoolBackend>,
+    /// The peer that has opened the WebSocket.
+    pub(super) peer: Peer,
     pub(super) backlog: Arc<SendBacklog>,
     /// The number of written bytes of which the worker was told.
     pub(super) reported: Cell<u64>,

@@ -131,12 +131,13 @@ impl WorkerHealth {
 
     /// Checks whether the worker's R process is busy with one task for longer than `limit`, and
     /// returns the actions that are due. `is_stopped` queries whether the process is stopped by a
-    /// signal or a debugger.
+    /// signal or a debugger, and `stack` returns the functions on R's stack.
     pub(crate) fn check_task_limit(
         &mut self,
         limit: TaskLimit,
         seen: &Observation,
         is_stopped: impl FnOnce() -> bool,
+        stack: impl FnOnce() -> Option<RStack>,
     ) -> Vec<WorkerAction> {
         let worker = seen.worker;
         let stop = WorkerAction::Finish(Some(ExitReason::Unresponsive), EXIT_TIMEOUT, None);
@@ -149,8 +150,9 @@ impl WorkerHealth {
                 WorkerAction::Send(Message::Interrupt),
                 WorkerAction::Log(format!(
                     "the R process of {worker} has been busy with one task for {} s: interrupting \
-                     it",
-                    busy.as_secs()
+                     it{}",
+                    busy.as_secs(),
+                    place(stack().as_ref())
                 )),
             ],
             TimeoutStep::Resume => {
@@ -166,8 +168,9 @@ impl WorkerHealth {
             TimeoutStep::Stop(busy) => vec![
                 WorkerAction::TimeOutRequests,
                 WorkerAction::Log(format!(
-                    "the R process of {worker} has been busy with one task for {} s: ending it",
-                    busy.as_secs()
+                    "the R process of {worker} has been busy with one task for {} s: ending it{}",
+                    busy.as_secs(),
+                    place(stack().as_ref())
                 )),
                 stop,
             ],
@@ -350,7 +353,7 @@ mod tests {
         let (mut health, start) = (WorkerHealth::default(), Instant::now());
         health.check_pings(NAME, start, || false);
         health.check_pings(NAME, start + Duration::from_secs(5), || false);
-        let actions = health.check_task_limit(LIMIT, &busy(start, 60), || false);
+        let actions = health.check_task_limit(LIMIT, &busy(start, 60), || false, || None);
         assert_eq!(
             actions[..2],
             [WorkerAction::TimeOutRequests, WorkerAction::Send(Message::Interrupt)]
@@ -360,7 +363,7 @@ mod tests {
             [log("worker 1 (123) responds to health checks again")]
         );
         let stop = WorkerAction::Finish(Some(ExitReason::Unresponsive), EXIT_TIMEOUT, None);
-        let actions = health.check_task_limit(LIMIT, &busy(start, 65), || false);
+        let actions = health.check_task_limit(LIMIT, &busy(start, 65), || false, || None);
         assert_eq!(actions.last(), Some(&stop));
     }
 }

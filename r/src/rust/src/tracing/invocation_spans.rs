@@ -1,5 +1,4 @@
-//! The spans of invocations of R code: of the app's functions for a request, of `onWSOpen`, and of
-//! the callbacks for a WebSocket message.
+//! The spans of invocations of R code: of the app's functions for a request, and of `onWSOpen`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,6 +23,20 @@ pub(crate) struct Tracing {
     last_event: u64,
     /// The contexts of the handshakes of open WebSockets. The key is the id of the WebSocket.
     pub(crate) handshakes: HashMap<u64, TraceContext>,
+    /// The number of the span of the current message in `events`; 0 if there is none.
+    pub(crate) message: u64,
+    /// The beginnings of the tokens of Shiny's sessions, by the ids of their WebSockets.
+    pub(super) sessions: HashMap<u64, String>,
+    /// The spans of the outputs that are being computed.
+    pub(super) outputs: Vec<OutputSpan>,
+}
+
+/// The span of an output of Shiny that is being computed.
+#[derive(Debug)]
+pub(crate) struct OutputSpan {
+    pub(super) socket: u64,
+    pub(super) name: Box<[u8]>,
+    pub(super) span: Span,
 }
 
 /// The span of a request that R is processing.
@@ -58,18 +71,7 @@ impl Tracing {
         0
     }
 
-    pub(crate) fn begin_message(&mut self, socket: u64) -> u64 {
-        let Some((tracer, handshake)) = self.tracer.as_ref().zip(self.handshakes.get(&socket))
-        else {
-            return 0;
-        };
-        let context = tracer.begin_linked();
-        let mut span = Span::begin("rookery.on_message", Kind::Internal, context, None);
-        span.link(handshake);
-        self.keep(span)
-    }
-
-    fn keep(&mut self, span: Span) -> u64 {
+    pub(super) fn keep(&mut self, span: Span) -> u64 {
         self.last_event += 1;
         self.events.insert(self.last_event, span);
         self.last_event

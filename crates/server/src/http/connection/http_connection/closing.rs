@@ -155,6 +155,7 @@ impl HttpConnection {
             }
         }
         self.finish_pending_release();
+        self.set_open_files(&self.activity.request_files, 0);
         self.charge.set(bytes_in_use(self.has_tls()).min(self.charge.bytes()));
         if let (Some(files), Some(parts)) =
             (self.sendfile_queue.take(), &mut *self.flushing.borrow_mut())

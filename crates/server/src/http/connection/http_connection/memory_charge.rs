@@ -1,6 +1,8 @@
 //! What a connection counts against the memory budget: itself and its read buffer.
 
-use rookery_exchange::{Share, StreamEnd};
+use std::cell::Cell;
+
+use rookery_exchange::{Peer, Share, StreamEnd};
 
 use super::{CloseState, HttpConnection};
 use crate::connections::admission::{STREAM_BYTES, UNCHARGED_BYTES, bytes_in_use, idle_bytes};
@@ -96,6 +98,24 @@ impl HttpConnection {
         self.buffer.set(UNCHARGED_BYTES);
         let held = self.transport.borrow().held_input().unwrap_or(0);
         self.charge.set(idle_bytes(self.has_tls()) + held);
+    }
+
+    /// Sets one of the two counts of the files that the connection's request and responses have
+    /// open, and counts the files for the peer of the request.
+    #[inline]
+    pub(crate) fn set_open_files(&self, count: &Cell<usize>, files: usize) {
+        let before = count.replace(files);
+        if files != before {
+            self.count_open_files(self.peer_of_request(), before, files);
+        }
+    }
+
+    /// Counts `after` files for a peer, of which `before` have been counted.
+    #[cold]
+    pub(super) fn count_open_files(&self, peer: Peer, before: usize, after: usize) {
+        let (open_files, key) = (&self.shared.connections.open_files, self.key.get());
+        (before..after).for_each(|_| open_files.add(peer, key));
+        (after..before).for_each(|_| open_files.remove(peer, key));
     }
 
     /// Returns true if the connection's read buffer has at most its initial size, which is charged

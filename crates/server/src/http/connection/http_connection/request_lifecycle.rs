@@ -27,6 +27,7 @@ impl HttpConnection {
         self.has_unread_input.set(false);
         self.wait_end.set(None);
         self.activity.request_bytes.set(UNCHARGED_BYTES);
+        self.set_open_files(&self.activity.request_files, 0);
     }
 
     /// Keeps the reusable parts of a request context (the server's data about a request) until the
@@ -46,6 +47,7 @@ impl HttpConnection {
 
     pub(super) fn end_flush(&self) {
         self.activity.response_bytes.set(0);
+        self.set_open_files(&self.activity.response_files, 0);
         if let Some(parts) = self.flushing.take() {
             self.shared.recycle(parts);
         }

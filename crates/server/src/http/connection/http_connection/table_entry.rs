@@ -111,6 +111,7 @@ impl TableEntry for HttpConnection {
             Share::Connections => self.charge.bytes(),
             Share::Incoming => self.activity.charged(share) + bodies + self.body_window.get(),
             Share::Outgoing => self.activity.charged(share) + streamed,
+            Share::Descriptors => self.activity.charged(share),
         }
     }
 
@@ -121,6 +122,9 @@ impl TableEntry for HttpConnection {
             _ if share == Share::Connections && self.has_excessive_buffers() => self.charge.bytes(),
             // Memory of streams is freed by evicting the streams.
             _ if self.own_http2_state().is_some_and(Http2State::has_streams) => 0,
+            _ if share == Share::Descriptors && self.is_request_waiting() => {
+                self.activity.request_files.get()
+            }
             Some(stream) if share == Share::Outgoing => stream.held(),
             _ if share != Share::Outgoing && self.is_request_waiting() => self.charged(share),
             _ if share == Share::Incoming && self.activity.phase() == Phase::Body => {
@@ -135,12 +139,18 @@ impl TableEntry for HttpConnection {
         let pending_release = held.saturating_sub(away);
         self.shared.connections.add_pending_release(share, pending_release);
         self.pending_release.set(Some((share, pending_release)));
-        if share == Share::Incoming && self.activity.phase() == Phase::Application {
-            // Only the request holds these bytes. The connection, which may be that of a proxy,
-            // stays open after the error response.
+        if share == Share::Descriptors {
+            self.set_open_files(&self.activity.request_files, 0);
+        }
+        if matches!(share, Share::Incoming | Share::Descriptors)
+            && self.activity.phase() == Phase::Application
+        {
+            // Only the request holds these bytes or the descriptor. The connection, which may be
+            // that of a proxy, stays open after the error response.
             self.wait_end.set(Some(WaitAborted::Evicted));
             self.wake();
         } else {
+            self.set_open_files(&self.activity.response_files, 0);
             self.close_for_overload();
         }
     }

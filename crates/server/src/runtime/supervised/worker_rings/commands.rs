@@ -151,7 +151,8 @@ impl WorkerRings {
         }
         let (mut file, mut file_len) = (None, None);
         if let ResponseBody::File { .. } = exchange.response().body() {
-            if let ResponseBody::File { file: body, len } = exchange.response_mut().take_body() {
+            if let ResponseBody::File { file: body, len, .. } = exchange.response_mut().take_body()
+            {
                 (file, file_len) = (Some(body), Some(len));
             }
         }

@@ -261,7 +261,7 @@ fn long_bodies_cross_in_parts_and_files_beside_their_responses() {
     }
     let mut exchange = test.ask(false);
     exchange.begin_response(200);
-    let body = ResponseBody::File { file: tempfile::tempfile().unwrap(), len: 0 };
+    let body = ResponseBody::File { file: tempfile::tempfile().unwrap(), len: 0, charge: None };
     exchange.response_mut().set_body(body);
     test.send(Command::Respond(exchange));
     let arrived = test.front.receiver.take(&mut test.record).unwrap().unwrap();

@@ -1,5 +1,4 @@
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 
 use rookery_exchange::{Command, IoWaker, Peer};
 use rookery_test_support::wait_until;
@@ -210,10 +209,10 @@ fn a_page_is_rejected_while_sessions_and_reservations_reach_the_maximum() {
         ..PoolLimits::default()
     };
     with_a_suspended_worker(limits.clone(), |balancer, registry, backend| {
-        backend.load.sessions.store(1, Ordering::Relaxed);
         registry.resume(backend);
         balancer.update_backends();
         let worker = Rc::clone(&balancer.backends.borrow()[0]);
+        worker.begin_session(3, Peer::default());
         worker.reserve_session(1, Peer::default(), &limits);
         balancer.enqueue(request(2, "")).unwrap();
         assert_eq!(assign(balancer), 0);
@@ -358,5 +357,72 @@ fn a_page_gets_the_reservation_of_a_network_that_has_many() {
         assert_eq!([6, 7, 8].map(|id| begun(2, id)), [true, true, false]);
         assert_eq!([9, 10].map(|id| begun(3, id)), [true, false]);
         assert_eq!(backend.load.pending_sessions.get(), 4);
+    });
+}
+
+/// Returns a request of a network for a page, or for a WebSocket.
+fn request_of(network: u64, id: u64, is_websocket: bool) -> QueuedRequest {
+    let mut request = request(id, "");
+    request.exchange.set_peer(Peer::new(id, network));
+    request.exchange.end_head(None, None, is_websocket);
+    request
+}
+
+#[test]
+fn while_one_network_has_all_sessions_others_get_pages_and_websockets_nevertheless() {
+    for (affinity, is_websocket) in [
+        (SessionAffinity::Cookie, false),
+        (SessionAffinity::Cookie, true),
+        (SessionAffinity::None, true),
+    ] {
+        let limits =
+            PoolLimits { session_affinity: affinity, max_sessions: 4, ..PoolLimits::default() };
+        with_a_suspended_worker(limits, |balancer, registry, backend| {
+            registry.resume(backend);
+            balancer.update_backends();
+            backend.scoreboard.set_r_state(RState::Idle, now());
+            let worker = Rc::clone(&balancer.backends.borrow()[0]);
+            let begun = |network: u64, id: u64| {
+                balancer.enqueue(request_of(network, id, is_websocket)).unwrap();
+                let before = balancer.counters().rejected_sessions.get();
+                let assigned = assign(balancer);
+                backend.scoreboard.count_taken();
+                assert_eq!(balancer.counters().rejected_sessions.get() == before, assigned == 1);
+                if assigned == 1 {
+                    worker.begin_session(id, Peer::new(id, network));
+                }
+                assigned == 1
+            };
+            assert_eq!([1, 2, 3, 4, 5].map(|id| begun(1, id)), [true, true, true, true, false]);
+            assert_eq!([6, 7, 8].map(|id| begun(2, id)), [true, true, false], "{affinity:?}");
+            assert_eq!([9, 10].map(|id| begun(3, id)), [true, false], "{affinity:?}");
+            (6..=7).for_each(|id| worker.end_session(Peer::new(id, 2)));
+            assert_eq!([11, 12].map(|id| begun([1, 2][id as usize - 11], id)), [false, true]);
+            assert_eq!((backend.load().1, backend.load.pending_sessions.get()), (6, 0));
+        });
+    }
+}
+
+#[test]
+fn a_page_that_has_lost_its_session_does_not_hide_those_of_smaller_networks() {
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::Cookie,
+        max_sessions: 4,
+        ..PoolLimits::default()
+    };
+    with_a_suspended_worker(limits, |balancer, registry, backend| {
+        registry.resume(backend);
+        balancer.update_backends();
+        backend.scoreboard.set_r_state(RState::Busy, now());
+        let worker = Rc::clone(&balancer.backends.borrow()[0]);
+        (1..=3).for_each(|id| balancer.enqueue(request_of(1, id, false)).unwrap());
+        assert_eq!(assign(balancer), 0);
+        // Clients of the same network open WebSockets that name the worker.
+        (11..=14).for_each(|id| worker.begin_session(id, Peer::new(id, 1)));
+        balancer.enqueue(request_of(2, 4, false)).unwrap();
+        assert_eq!(assign(balancer), 0);
+        backend.scoreboard.set_r_state(RState::Idle, now());
+        assert_eq!(assign_and_begin(balancer, backend), 4);
+        assert_eq!(balancer.counters().rejected_sessions.get(), 3);
     });
 }
