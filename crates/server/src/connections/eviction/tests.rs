@@ -222,8 +222,8 @@ fn a_network_does_not_get_the_memory_of_its_evicted_connections_before_it_is_fre
         fixture.add(peer(11), 100);
     }
     // An evicted connection, whose task has not been polled yet.
-    let unreleased = fixture.connections.charge(SHARE, 90);
-    fixture.connections.add_pending_release(SHARE, 90);
+    let unreleased = fixture.connections.charge(fixture.share, 90);
+    fixture.connections.add_pending_release(fixture.share, 90);
     let same = fixture.add(peer(12), 0);
     assert!(fixture.grow(&same, 37), "this much is free without an eviction");
     assert!(!fixture.grow(&same, 40));
@@ -231,7 +231,7 @@ fn a_network_does_not_get_the_memory_of_its_evicted_connections_before_it_is_fre
     assert!(fixture.grow(&honest, 40));
     assert_eq!(fixture.evicted(), [3]);
     drop(unreleased);
-    fixture.connections.finish_pending_release(SHARE, 90);
+    fixture.connections.finish_pending_release(fixture.share, 90);
     assert!(fixture.grow(&same, 80));
     assert_eq!(fixture.evicted(), [2, 3]);
 }
