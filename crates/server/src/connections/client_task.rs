@@ -123,9 +123,9 @@ pub(crate) async fn take_turns() {
                 on_idle();
             }
         });
-        Poll::Pending
+        Poll::<()>::Pending
     })
-    .await
+    .await;
 }
 
 /// Starts a task that clients of `network` can keep busy, or clients of all networks if it is

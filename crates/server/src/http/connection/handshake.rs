@@ -51,13 +51,11 @@ pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
         let may_read = connection.is_charged_for_use()
             || (connection.transport.borrow().poll_read_ready(cx).is_ready()
                 && connection.charge_use());
-        let greeting = if may_read {
-            client_task::on_work(HANDSHAKE_WORK);
-            connection.transport.borrow_mut().poll_handshake(cx).map(Some)
-        } else {
-            Poll::Pending
-        };
-        greeting
+        if !may_read {
+            return Poll::Pending;
+        }
+        client_task::on_work(HANDSHAKE_WORK);
+        connection.transport.borrow_mut().poll_handshake(cx).map(Some)
     });
     match greeting.await {
         // The certificate authority has got the certificate that it asked for. If the server
