@@ -47,8 +47,8 @@ const _: () = assert!(size_of::<Head>() <= DATA);
 ///
 /// # Limits
 /// The pool keeps about as many bytes as requests have recently taken from it, and never more than
-/// its limit, which is 64 MiB by default. After a burst of large bodies, it frees the memory that is
-/// no longer needed.
+/// its limit, which is 64 MiB by default. After a burst of large bodies, it frees the memory that
+/// is no longer needed.
 pub struct BodyBufferPool {
     free_list: Mutex<FreeList>,
     /// The maximum total size in bytes of the unused buffers.

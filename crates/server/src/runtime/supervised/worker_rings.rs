@@ -143,9 +143,10 @@ impl WorkerRings {
         self.unanswered + self.sockets.len() + self.streams.len() + unsent
     }
 
-    /// Takes the next event. If there is no event, or too much waits until the front end accepts it,
-    /// sends the records that wait and wakes the front end to take records. `listener` is the listener that serves the requests of the front end.
-    /// Without a listener, requests are given back to the front end.
+    /// Takes the next event. If there is no event, or too much waits until the front end accepts
+    /// it, sends the records that wait and wakes the front end to take records. `listener` is the
+    /// listener that serves the requests of the front end. Without a listener, requests are given
+    /// back to the front end.
     ///
     /// # Errors
     /// Returns an error if a record is invalid, or if this process has lacked descriptors for ten

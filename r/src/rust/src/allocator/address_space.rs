@@ -39,7 +39,8 @@ fn initial_space() -> usize {
 }
 
 /// Reserves the first address space for mimalloc, turns huge pages off for it, and makes mimalloc
-/// return free pages soon. Must be called before the first allocation. If the reservation fails, mimalloc reserves address space itself.
+/// return free pages soon. Must be called before the first allocation. If the reservation fails,
+/// mimalloc reserves address space itself.
 ///
 /// With huge pages, the system would soon allocate again the memory that mimalloc has returned, and
 /// an idle connection would take 12 KB instead of 1.4 KB.
