@@ -333,6 +333,12 @@ const TABLE: &[Row] = &[
         "the_pool_holds_no_more_than_its_limit",
     ),
     (
+        "R processes of a worker's slot",
+        &[],
+        "crates/supervisor/src/supervise/pool/tests.rs",
+        "a_slot_has_one_former_worker_however_often_its_limit_is_exceeded_while_sessions_stay_open",
+    ),
+    (
         "time in which a client must answer a close frame",
         &["ws_close_timeout"],
         "websocket/messages.rs",
