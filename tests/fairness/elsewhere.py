@@ -253,7 +253,7 @@ def all_shares_of_the_memory_at_once(address, protocol, until):
     upload = b"POST /small HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + bytes(999_000)
     incomplete = message(bytes(60_000_000), 2)[:2_000_000]
     unread = [opened(address, protocol, "/large?3000000") for _ in range(100)]
-    uploads = 300 * [lambda: (connect(address, protocol), upload)]
+    uploads = 500 * [lambda: (connect(address, protocol), upload)]
     send_again_and_again(uploads + 100 * [lambda: (WebSocket(address, protocol).socket, incomplete)], until)
     del unread
 
