@@ -19,6 +19,7 @@ use rookery_exchange::{ById, Peer, Share};
 
 use self::candidates::Candidate;
 use self::search_pace::SHORT_SEARCH;
+use super::client_task;
 use super::table::{ConnectionTable, TableEntry};
 
 /// The maximum number of candidates for eviction (slow connections) that one search over all
@@ -36,6 +37,9 @@ const PENDING_PART: usize = 8;
 
 /// The part of a share of the memory budget that is freed after a long search, as a divisor.
 const SEARCHED_PART: usize = 64;
+
+/// The number of entries whose search for memory is a unit of work of [`client_task`].
+const ENTRIES_OF_UNIT: usize = 512;
 
 impl ConnectionTable {
     /// Evicts a connection, so that a new one of `network` can be admitted. Returns false if none
@@ -105,7 +109,8 @@ impl ConnectionTable {
 
     /// Evicts the entry that holds the most bytes of a share of the memory budget within the peer
     /// that has the most, within the network that has the most. Among equals, evicts the newest.
-    /// After a long search, evicts more of what this peer holds, for those that need memory next.
+    /// After a long search, evicts more of what this peer holds, and then of what others of another
+    /// network hold, for those that need memory next.
     /// `peer` needs `more` bytes in addition to the `has` bytes that one of its entries holds.
     /// Returns false, and evicts nothing, if no other network, peer or entry has more than this one
     /// would have, or if that is in the same network while evicted entries still hold
@@ -122,16 +127,19 @@ impl ConnectionTable {
         if share == Share::Descriptors {
             return self.evict_file(peer);
         }
-        if self.search_pace.is_paused(peer.network()) {
+        let pace = &self.memory_searches[share as usize];
+        if pace.is_paused(peer.network()) {
             return false;
         }
+        // The client whose memory is refused pays for the search with its turns.
+        client_task::on_work((self.entries() / ENTRIES_OF_UNIT) as u32);
         let (mut networks, mut peers) = (Sums::default(), Sums::default());
         self.for_each(|_, entry| {
             networks.add(entry.peer().network(), entry.charged(share), entry.held(share) > 0);
         });
         let largest = networks.largest_beside(peer.network(), more);
         if largest.is_none() {
-            self.search_pace.pause(peer.network(), self.entries());
+            pace.pause(peer.network(), self.entries());
             if self.has_much_unreleased(share) {
                 return false;
             }
@@ -148,19 +156,22 @@ impl ConnectionTable {
         };
         // If no other peer has more, only the peer's own entries remain.
         let (id, least) = largest.map_or((peer.id(), has.saturating_add(more)), |id| (id, 0));
-        let mut holders: Vec<(usize, u64, Rc<dyn TableEntry>)> = Vec::new();
+        let is_long = self.entries() >= SHORT_SEARCH;
+        let wanted = if is_long { more.max(self.budget.limit(share) / SEARCHED_PART) } else { 1 };
+        let takes_others = is_long && network != peer.network();
+        let mut holders: Vec<(bool, usize, u64, Rc<dyn TableEntry>)> = Vec::new();
         self.for_each(|_, entry| {
             let of = entry.peer();
-            let held = entry.held(share);
-            if of.network() == network && of.id() == id && held > least {
-                holders.push((held, entry.serial(), Rc::clone(entry)));
+            let (held, is_of_largest) = (entry.held(share), of.id() == id);
+            if of.network() == network && held > least && (is_of_largest || takes_others) {
+                holders.push((is_of_largest, held, entry.serial(), Rc::clone(entry)));
             }
         });
-        holders.sort_unstable_by_key(|(held, serial, _)| Reverse((*held, *serial)));
-        let is_long = self.entries() >= SHORT_SEARCH && network != peer.network();
-        let wanted = if is_long { more.max(self.budget.limit(share) / SEARCHED_PART) } else { 1 };
+        holders.sort_unstable_by_key(|(is_of_largest, held, serial, _)| {
+            Reverse((*is_of_largest, *held, *serial))
+        });
         let mut freed = 0;
-        for (held, _, entry) in holders {
+        for (_, held, _, entry) in holders {
             if freed >= wanted {
                 break;
             }
@@ -217,10 +228,10 @@ impl ConnectionTable {
         let mut candidates = self.eviction_candidates.0.borrow_mut();
         for is_search_needed in [false, true] {
             if is_search_needed {
-                if self.search_pace.is_paused(network) {
+                if self.slow_searches.is_paused(network) {
                     return None;
                 }
-                self.search_pace.pause(network, self.entries());
+                self.slow_searches.pause(network, self.entries());
                 self.find_slowest(now, &may_evict, &mut candidates);
             }
             while let Some(candidate) = candidates.pop() {

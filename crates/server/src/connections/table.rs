@@ -123,7 +123,10 @@ pub(crate) struct ConnectionTable {
     pub(super) pending_release: PendingRelease,
     pub(super) eviction_candidates: EvictionCandidates,
     pub(super) network_counts: NetworkCounts,
-    pub(super) search_pace: SearchPace,
+    /// The pace of searches for memory, by share.
+    pub(super) memory_searches: [SearchPace; Share::COUNT],
+    /// The pace of searches for the slowest connections.
+    pub(super) slow_searches: SearchPace,
     /// The files that clients have open.
     pub(crate) open_files: OpenFiles,
     pub(crate) trim: Trim,
@@ -153,7 +156,8 @@ impl ConnectionTable {
             pending_release: PendingRelease::default(),
             eviction_candidates: EvictionCandidates::default(),
             network_counts: NetworkCounts::default(),
-            search_pace: SearchPace::default(),
+            memory_searches: Default::default(),
+            slow_searches: SearchPace::default(),
             open_files: OpenFiles::default(),
             trim: Trim::new(trim),
             entries: RefCell::default(),

@@ -116,11 +116,13 @@ impl WebSocketRegistry {
 
 /// Wakes the first WebSocket for whose messages the application has capacity.
 fn wake_one(waiting: &mut Waiting) {
-    for _ in 0..waiting.len().min(MAX_TRIED) {
+    let mut tries = waiting.len().min(MAX_TRIED);
+    while tries > 0 {
         let Some(handle) = waiting.pop_front() else { return };
         if handle.state() == WebSocketState::Closed {
             continue;
         }
+        tries -= 1;
         if handle.has_capacity() {
             handle.waits_for_capacity.set(false);
             handle.wakes_next.set(true);

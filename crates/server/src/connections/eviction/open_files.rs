@@ -3,6 +3,7 @@
 //! with each request.
 
 use std::cell::RefCell;
+use std::cmp::Reverse;
 
 use rookery_exchange::{ById, Peer};
 
@@ -70,15 +71,12 @@ impl OpenFiles {
         find: impl Fn(usize) -> Option<T>,
     ) -> Option<T> {
         let files = self.0.borrow();
-        let mut rank = files.largest(newcomer, None);
-        while let Some((.., id)) = rank {
+        let mut ranks = files.larger(newcomer);
+        ranks.sort_unstable_by_key(|rank| Reverse(*rank));
+        ranks.into_iter().find_map(|(.., id)| {
             let holders = files.peers.get(&id).map_or(&[][..], |it| &it.holders);
-            if let Some(found) = holders.iter().rev().find_map(|key| find(*key)) {
-                return Some(found);
-            }
-            rank = files.largest(newcomer, rank);
-        }
-        None
+            holders.iter().rev().find_map(|key| find(*key))
+        })
     }
 }
 
@@ -87,9 +85,8 @@ impl Files {
         self.networks.get(&network).copied().unwrap_or(0)
     }
 
-    /// Returns the rank of the first peer behind `before`, from the largest to the smallest, that
-    /// has more files than `newcomer` would have.
-    fn largest(&self, newcomer: Peer, before: Option<Rank>) -> Option<Rank> {
+    /// Returns the ranks of the peers that have more files than `newcomer` would have.
+    fn larger(&self, newcomer: Peer) -> Vec<Rank> {
         let own_network = self.of_network(newcomer.network()) + 1;
         let own = self.peers.get(&newcomer.id()).map_or(0, |own| own.holders.len()) + 1;
         let ranks = self.peers.iter().filter_map(|(id, files)| {
@@ -98,6 +95,6 @@ impl Files {
             let is_larger = if is_other { of_network > own_network } else { count > own };
             is_larger.then_some((is_other, of_network, files.network, count, *id))
         });
-        ranks.filter(|rank| before.is_none_or(|before| *rank < before)).max()
+        ranks.collect()
     }
 }

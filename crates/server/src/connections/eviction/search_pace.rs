@@ -15,9 +15,9 @@ const PAUSE: Duration = Duration::from_micros(2);
 /// The number of networks beyond which those are forgotten whose pauses are over.
 const MANY_NETWORKS: usize = 256;
 
-/// The networks for which no search is made for some time, because they caused a search that found
-/// no network larger than their own. What needs a search meanwhile is refused, as if the search had
-/// found nothing.
+/// The networks for which no search of one kind is made for some time, because no other network was
+/// larger when they caused the last one. What needs a search meanwhile is refused, as if the search
+/// had found nothing.
 #[derive(Debug, Default)]
 pub(in crate::connections) struct SearchPace(RefCell<ById<Instant>>);
 

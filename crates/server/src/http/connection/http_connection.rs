@@ -361,7 +361,7 @@ impl HttpConnection {
         self.set_peer_of_request(self.peer.get());
         self.is_proxy.set(self.is_proxy() || is_proxy);
         self.ends.set(ends);
-        client_task::set_network(self.peer.get().network());
+        client_task::set_network(self.turns_of(self.peer.get()));
     }
 
     fn now(&self) -> u32 {

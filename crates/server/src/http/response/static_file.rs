@@ -142,7 +142,7 @@ pub(crate) async fn respond_when_ready(
     // The file may be open for a long time before this task is polled again.
     let charges = connections
         .try_charge(context.peer(), Share::Incoming, LOOKUP_BYTES)
-        .zip(context.charge_response_file().ok());
+        .and_then(|charge| Some((charge, context.charge_response_file().ok()?)));
     let Some((charge, descriptor)) = charges else {
         context.set_unread_body(has_body);
         return StaticOutcome::Response(builder::reject(
