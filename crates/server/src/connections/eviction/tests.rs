@@ -216,6 +216,35 @@ fn a_peer_that_needs_less_is_admitted_in_its_own_network() {
 }
 
 #[test]
+fn among_many_entries_one_search_frees_all_that_a_request_needs() {
+    // The requester is in the network of the largest peer, or in another one.
+    for requester in [peer(12), peer(21)] {
+        let mut fixture = Fixture::new();
+        (0..SHORT_SEARCH).for_each(|_| drop(fixture.add(peer(13), 0)));
+        (0..5).for_each(|_| drop(fixture.add(peer(11), 60)));
+        let same = fixture.add(requester, 0);
+        assert!(fixture.grow(&same, 150), "{requester:?}");
+        assert_eq!(fixture.evicted().len(), 3);
+        // Within a network, searches have a pace.
+        let is_paused = requester.network() == peer(11).network();
+        let other = fixture.add(requester, 0);
+        assert_eq!(fixture.grow(&other, 100), !is_paused);
+    }
+}
+
+#[test]
+fn a_search_for_memory_that_finds_nothing_leaves_the_slowest_connection_to_be_evicted() {
+    let mut fixture = Fixture::of(Share::Connections);
+    let slow: Vec<_> = (0..SHORT_SEARCH as u64).map(|at| fixture.add(peer(at), 0)).collect();
+    let limit = fixture.connections.budget.limit(Share::Connections);
+    slow[7].charge.set(limit);
+    slow[7].slowness.set(Some(5));
+    slow[7].cost.set(Some(EvictionCost::Idle));
+    assert!(fixture.connections.admit_in_use(peer(7), 99, limit, 1));
+    assert_eq!(fixture.evicted(), [8]);
+}
+
+#[test]
 fn a_network_does_not_get_the_memory_of_its_evicted_connections_before_it_is_free() {
     let mut fixture = Fixture::new();
     for _ in 0..3 {
