@@ -151,7 +151,8 @@ fn a_client_that_empties_its_header_table_is_charged_no_longer() {
     wait_until("the table is charged", || victim.charged() > 3 << 20);
     let block = [&[EMPTY_TABLE][..], &block(GET, "/")].concat();
     client.send(frame(HEADERS, END_STREAM | END_HEADERS, 1001, &block));
-    wait_until("the table is empty", || victim.charged() < 100_000);
+    // A connection that has not read its responses may count 120 KiB.
+    wait_until("the table is empty", || victim.charged() < 150_000);
 }
 
 #[test]

@@ -338,8 +338,9 @@ fn a_failed_reload_does_not_change_the_number_of_workers() {
                 && running.pids().iter().all(|pid| !before.contains(pid))
         });
         // Each worker was started once.
-        let ready = running.times_told(&["is ready"]);
-        assert_eq!(ready, 3 + 3 + workers.saturating_sub(3) as usize, "{workers}");
+        let started = 3 + 3 + workers.saturating_sub(3) as usize;
+        wait_until("all are ready", || running.times_told(&["is ready"]) >= started);
+        assert_eq!(running.times_told(&["is ready"]), started, "{workers}");
     }
 }
 
