@@ -368,11 +368,6 @@ def sessions_that_stay_open(address, protocol, until):
         time.sleep(0.1)
 
 
-@attack_from_elsewhere(limits={"max_queued_requests": 1}, busy=0.05, paths=("/small",))
-def a_queue_for_one_request(address, protocol, until):
-    ask_again_and_again(address, protocol, "/sleep?0.05", 20 * [b""], until)
-
-
 @attack_from_elsewhere(limits={"max_queued_requests": 4}, busy=0.05)
 def a_queue_for_few_requests(address, protocol, until):
     ask_again_and_again(address, protocol, "/sleep?0.05", 20 * [b""], until)
