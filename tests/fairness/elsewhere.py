@@ -284,7 +284,7 @@ def sessions_of_one_address_with_affinity(address, protocol, until):
     sessions_of_one_address(address, protocol, until)
 
 
-@attack_from_elsewhere(busy=0.05, turns=12)
+@attack_from_elsewhere(busy=0.05, turns=15)
 def requests_between_the_parts_of_long_messages(address, protocol, until):
     def send():
         WebSocket(address, protocol).flood(message(bytes(15 << 20), 2), until)
@@ -358,14 +358,6 @@ attack_on_sessions = functools.partial(
 @attack_on_sessions()
 def pages_that_open_no_session(address, protocol, until):
     ask_again_and_again(address, protocol, "/small", 20 * [b""], until)
-
-
-@attack_on_sessions()
-def sessions_that_stay_open(address, protocol, until):
-    kept = []
-    while time.monotonic() < until:
-        together(10, lambda: kept.append(WebSocket(address, protocol)))
-        time.sleep(0.1)
 
 
 @attack_from_elsewhere(limits={"max_queued_requests": 4}, busy=0.05)
