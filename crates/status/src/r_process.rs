@@ -118,8 +118,8 @@ pub struct RStack {
 /// The age from which on a stack is no longer shown as the current one.
 const CURRENT_FOR: Duration = Duration::from_secs(2);
 
-/// What precedes the beginning of the token of the session for which R computes, at the end of the
-/// text of a stack.
+/// The separator between the functions of a stack and the beginning of the token of the session for
+/// which R computes.
 const SESSION: &str = ", session ";
 
 impl RStack {

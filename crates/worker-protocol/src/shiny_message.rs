@@ -1,6 +1,6 @@
 //! The messages by which Shiny tells its pages what it does.
 
-/// What precedes the token of the session in Shiny's first message to a page.
+/// The beginning of Shiny's first message to a page, which has the token of the session.
 const CONFIG: &[u8] = b"{\"config\":{";
 const TOKEN: &[u8] = b"\"sessionId\":\"";
 

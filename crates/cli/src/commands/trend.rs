@@ -19,8 +19,8 @@ const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '�
 pub(super) struct Trend(VecDeque<(f64, f64)>);
 
 impl Trend {
-    /// Adds a value at a later time than those before. A time that is not later begins anew,
-    /// because the machine has been restarted.
+    /// Adds the value of the time `at`, in seconds. Drops all values if `at` is earlier than the
+    /// last one, because the machine has been restarted.
     pub(super) fn add(&mut self, at: f64, value: f64) {
         if self.0.back().is_some_and(|(last, _)| at < *last) {
             self.0.clear();
@@ -37,7 +37,7 @@ impl Trend {
     }
 
     /// Returns the bars, the last of which is the present. A bar is the mean of its values, and a
-    /// space if there are none. `top` is the value of the highest bar.
+    /// space if it has no value. `top` is the value of the highest bar.
     pub(super) fn bars(&self, top: f64) -> String {
         let Some((end, _)) = self.0.back() else { return String::new() };
         let mut bars = [(0.0, 0_u32); BARS];
@@ -64,8 +64,8 @@ fn f64_of(small: usize) -> f64 {
     f64::from(u32::try_from(small).unwrap_or(u32::MAX))
 }
 
-/// The courses of the requests and messages per second, and of the share of the time in which R was
-/// busy.
+/// The trends of the requests and messages per second, and of the share of the time in which the R
+/// processes were busy.
 #[derive(Debug, Default)]
 pub(super) struct Trends {
     rate: Trend,
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(bars[BARS - 4..], ['█', ' ', ' ', '▃']);
         assert!(bars[..BARS - 4].iter().all(|bar| *bar == ' '));
         assert!((trend.max() - 8.0).abs() < 1e-9);
-        // Values of more than ten minutes ago are gone, and an earlier time begins anew.
+        // Values of more than ten minutes ago are gone, and an earlier time drops all of them.
         trend.add(1610.0, 1.0);
         assert!((trend.max() - 4.0).abs() < 1e-9);
         trend.add(5.0, 1.0);

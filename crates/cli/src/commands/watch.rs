@@ -110,7 +110,7 @@ fn next_line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
     Ok((len > 0).then_some(line))
 }
 
-/// What a server has done per second between its last two snapshots: requests and messages, flushes
+/// The work of a server per second between its last two snapshots: requests and messages, flushes
 /// of Shiny, and bytes to Shiny's pages.
 #[derive(Debug, Default)]
 struct Rate {

@@ -103,8 +103,7 @@ impl ConnectionTable {
             return;
         }
         let newcomer = Peer::new(UNKNOWN, UNKNOWN);
-        let _ =
-            self.evict_from_largest(newcomer, Share::Descriptors, 0, 1) || self.free_slot(UNKNOWN);
+        let _ = self.evict_file(newcomer) || self.free_slot(UNKNOWN);
     }
 
     /// Returns true if an idle connection of `peer` that has begun to send may hold `more` bytes in

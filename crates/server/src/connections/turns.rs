@@ -85,7 +85,7 @@ impl Turns {
     /// also limited in the next round, because tasks have waited for it, or a network has had more
     /// work than its part.
     ///
-    /// A network that is alone gets as much as in a free round.
+    /// If only one network has had work, it gets as much as in a free round.
     pub(super) fn begin_round(&mut self) -> bool {
         let most = if self.networks.len() == 1 { FREE_WORK } else { WORK_OF_NETWORK };
         let mut is_limited = false;

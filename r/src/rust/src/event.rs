@@ -446,7 +446,7 @@ pub extern "C" fn rk_between() {
 }
 
 /// Announces that R has ended its task and begins another one of the same kind, because an observer
-/// of Shiny was interrupted and the flush goes on with the next observer.
+/// of Shiny was interrupted and the flush continues with the next observer.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_task_ended() {
     entry((), || {

@@ -271,22 +271,28 @@ fn idle_websockets_of_a_few_http2_connections_keep_nobody_out() {
     assert_served(&app);
 }
 
-#[test]
-fn a_connection_whose_memory_is_refused_is_not_told_that_its_frames_are_wrong() {
+/// Starts a server with TLS and 4 MiB for connections, whose application never answers requests for
+/// `/keep`.
+fn that_keeps_requests() -> App {
     let limits =
         Limits { max_client_memory: Some(20 << 20), max_connections: 100, ..Limits::default() };
     let (mut kept, mut rest) = (Vec::new(), echo(hello));
-    let app = Transport::Http2.app_with(
+    Transport::Http2.app_with(
         Config { limits, ..Config::default() },
         ListenerConfig::default(),
         Box::new(move |link, event| match event {
             Event::Request(exchange) if exchange.path() == b"/keep" => kept.push(exchange),
             event => rest(link, event),
         }),
-    );
+    )
+}
+
+#[test]
+fn a_connection_whose_memory_is_refused_is_not_told_that_its_frames_are_wrong() {
+    let app = that_keeps_requests();
     let mut peer = Peer::new(&app);
     // Each of the frames may take a buffer, which an entry of the header table may keep. The
-    // requests that are under way keep the connection from being evicted before it has so many.
+    // requests that are under way keep the connection from being evicted earlier.
     let outcome = (0..115).find_map(|at| {
         let (stream, is_kept) = (2 * at + 1, at < 5);
         let head = block(&get(if is_kept { "/keep" } else { "/" }));
@@ -303,17 +309,7 @@ fn a_connection_whose_memory_is_refused_is_not_told_that_its_frames_are_wrong() 
 
 #[test]
 fn a_header_table_behind_a_request_that_is_under_way_keeps_nobody_out() {
-    let limits =
-        Limits { max_client_memory: Some(20 << 20), max_connections: 100, ..Limits::default() };
-    let (mut kept, mut rest) = (Vec::new(), echo(hello));
-    let app = Transport::Http2.app_with(
-        Config { limits, ..Config::default() },
-        ListenerConfig::default(),
-        Box::new(move |link, event| match event {
-            Event::Request(exchange) if exchange.path() == b"/keep" => kept.push(exchange),
-            event => rest(link, event),
-        }),
-    );
+    let app = that_keeps_requests();
     let mut peer = Peer::new(&app);
     // Each of these heads may take a buffer, which an entry of the header table may keep.
     let long = "x".repeat(4 << 10);

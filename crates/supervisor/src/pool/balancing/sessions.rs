@@ -63,8 +63,8 @@ impl Sessions {
     }
 
     /// Reserves a session for a page or a WebSocket that this peer requests. If all `max` are
-    /// taken, removes the reservation that gives way to it, if there is one: the oldest of the
-    /// network that has the most.
+    /// taken, removes the oldest reservation of the network that has the most, if this network has
+    /// more than that of the peer would have.
     pub(super) fn reserve(&mut self, request: ExchangeId, peer: Peer, max: usize) {
         if self.len() >= max {
             let at = self.surplus_for(peer).and_then(|network| self.oldest_of(network));

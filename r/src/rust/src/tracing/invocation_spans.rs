@@ -23,7 +23,7 @@ pub(crate) struct Tracing {
     last_event: u64,
     /// The contexts of the handshakes of open WebSockets. The key is the id of the WebSocket.
     pub(crate) handshakes: HashMap<u64, TraceContext>,
-    /// The number of the span of the current message in `events`; 0 if there is none.
+    /// The number of the span of the current message in `events`, or 0 between two messages.
     pub(crate) message: u64,
     /// The beginnings of the tokens of Shiny's sessions, by the ids of their WebSockets.
     pub(super) sessions: HashMap<u64, String>,

@@ -173,7 +173,7 @@ impl Model {
             let used = all_networks().map(|it| self.held_by(it).min(max)).sum::<usize>();
             assert!(!is_below_part || (used + held >= 2 * max && !has_surplus));
             assert!(!has_surplus || self.sessions.len() >= max);
-            // Each network leaves a place to one that has none, unless twice as many are taken.
+            // Each network leaves a place to one without sessions, unless twice as many are taken.
             let leave_one = |it| it == network || self.held_by(it) != 1;
             assert!(held > 0 || used >= 2 * max || max == 1 || !all_networks().all(leave_one));
             self.counts.rejected += 1;
