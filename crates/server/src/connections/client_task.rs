@@ -16,30 +16,39 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use std::time::{Duration, Instant};
+
 use tokio::task::JoinHandle;
 
-use super::turns::{FREE_WORK, Ticket, Turns};
+use super::turns::{FREE_TIME, Ticket, Turns};
 
 /// The maximum number of polls of clients' tasks between two times at which the I/O thread serves
 /// the application.
-// A poll takes at most about 0.3 ms, so the application waits for at most 10 ms. Without a limit,
+// A poll usually takes at most 0.3 ms, so the application waits for at most 10 ms. Without a limit,
 // two WebSockets that send pongs stop all responses.
 pub(crate) const MAX_POLLS: u32 = 32;
+
+/// The number of polls in a free round between two times at which the clock is read.
+pub(crate) const POLLS_OF_CLOCK: u32 = 4;
+
+/// The time that clients' tasks may take in a limited round between two times at which the I/O
+/// thread serves the application. Far fewer than [`MAX_POLLS`] polls may take it.
+const MAX_TIME: Duration = Duration::from_millis(5);
 
 /// The number of bytes that a connection may write in one poll of its task before it lets other
 /// tasks run. A client that reads as fast as the server writes would otherwise occupy the I/O
 /// thread for a whole file.
 const MAX_WRITTEN: usize = 1 << 20;
 
-/// The number of bytes whose writing counts as a unit of work.
-const BYTES_OF_UNIT: usize = 64 << 10;
-
 thread_local! {
     static TURN: Turn = const {
         Turn {
             polls: Cell::new(0),
             written: Cell::new(0),
-            work: Cell::new(0),
+            round_polls: Cell::new(0),
+            began: Cell::new(None),
+            is_limited: Cell::new(false),
+            unserved: Cell::new(Duration::ZERO),
             network: Cell::new(0),
             serve: Cell::new(None),
         }
@@ -53,8 +62,15 @@ struct Turn {
     polls: Cell<u32>,
     /// The number of bytes that were written in the current poll.
     written: Cell<usize>,
-    /// The work of the current round, in units.
-    work: Cell<u32>,
+    /// The number of polls of clients' tasks in the current round, which is a free one.
+    round_polls: Cell<u32>,
+    /// The time when the clock was first read in the current round, which is a free one.
+    began: Cell<Option<Instant>>,
+    /// True if the networks take turns in the current round.
+    is_limited: Cell<bool>,
+    /// The time that clients' tasks have taken in limited rounds since the application was last
+    /// served.
+    unserved: Cell<Duration>,
     /// The network of the task that is being polled.
     network: Cell<u64>,
     /// The function that serves the application.
@@ -77,7 +93,7 @@ pub(crate) fn set_serve(serve: fn()) {
 
 /// Records that the application has just been served.
 pub(crate) fn on_served() {
-    TURN.with(|turn| turn.polls.set(0));
+    TURN.with(Turn::on_served);
 }
 
 /// Records that `n` bytes have been written in the current poll.
@@ -95,11 +111,6 @@ pub(crate) fn poll_may_write(cx: &Context<'_>) -> Poll<()> {
     Poll::Pending
 }
 
-/// Records that the task which is being polled has done `units` of work beside the poll.
-pub(crate) fn on_work(units: u32) {
-    TURN.with(|turn| turn.work.set(turn.work.get().saturating_add(units)));
-}
-
 /// Takes the task which is being polled for one of `network` from its next poll on.
 pub(crate) fn set_network(network: u64) {
     TURN.with(|turn| turn.network.set(network));
@@ -107,7 +118,11 @@ pub(crate) fn set_network(network: u64) {
 
 /// Begins a free round, because the thread has no task that is ready.
 pub(crate) fn on_idle() {
-    TURN.with(|turn| turn.work.set(0));
+    TURN.with(|turn| {
+        turn.round_polls.set(0);
+        turn.began.set(None);
+        turn.is_limited.set(false);
+    });
 }
 
 /// Begins the rounds in which the networks take turns. Runs until it is dropped.
@@ -157,61 +172,89 @@ impl<F: Future> Future for ClientTask<F> {
         // pinned.
         let task = unsafe { self.get_unchecked_mut() };
         TURN.with(|turn| {
-            let work = turn.work.get();
-            if (work >= FREE_WORK || task.ticket.is_some())
-                && !task.network.is_none_or(|network| admit(network, &mut task.ticket, cx))
-            {
-                return Poll::Pending;
+            if turn.is_limited.get() || task.ticket.is_some() {
+                return turn.poll_limited(task, cx);
             }
-            if turn.polls.get() == MAX_POLLS {
-                turn.serve_application();
-            }
-            turn.polls.set(turn.polls.get() + 1);
-            turn.written.set(0);
-            turn.work.set(work.saturating_add(1));
-            turn.network.set(task.network.unwrap_or_default());
-            // SAFETY: `future` is pinned whenever the task is, and stays where it is.
-            let polled = unsafe { Pin::new_unchecked(&mut task.future) }.poll(cx);
-            if turn.work.get().saturating_add(turn.units_written()) > FREE_WORK {
-                turn.count(work, task.network);
-            }
-            if task.network.is_some() {
-                task.network = Some(turn.network.get());
+            let polled = turn.poll(task, cx);
+            let polls = turn.round_polls.get() + 1;
+            turn.round_polls.set(polls);
+            if polls % POLLS_OF_CLOCK == 0 {
+                turn.read_clock();
             }
             polled
         })
     }
 }
 
-/// Returns true if a task of `network` may run in the current round. Otherwise, the task is woken
-/// in a later one.
-#[cold]
-fn admit(network: u64, ticket: &mut Ticket, cx: &Context<'_>) -> bool {
-    ROUNDS.with_borrow_mut(|rounds| rounds.turns.admit(network, ticket, cx.waker()))
-}
-
 impl Turn {
-    fn units_written(&self) -> u32 {
-        (self.written.get() / BYTES_OF_UNIT) as u32
+    #[inline]
+    fn poll<F: Future>(&self, task: &mut ClientTask<F>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        if self.polls.get() == MAX_POLLS {
+            self.serve_application();
+        }
+        self.polls.set(self.polls.get() + 1);
+        self.written.set(0);
+        self.network.set(task.network.unwrap_or_default());
+        // SAFETY: `future` is pinned whenever the task is, and stays where it is.
+        let polled = unsafe { Pin::new_unchecked(&mut task.future) }.poll(cx);
+        if task.network.is_some() {
+            task.network = Some(self.network.get());
+        }
+        polled
     }
 
-    /// Counts the work of a poll, before which the round had had `before` units, for a network.
+    /// Polls a task if its network has time in the current round. Otherwise, the task is woken in a
+    /// later one.
     #[cold]
-    fn count(&self, before: u32, network: Option<u64>) {
-        let units = self.work.get().saturating_sub(before).max(1) + self.units_written();
-        self.work.set(before.saturating_add(units));
-        ROUNDS.with_borrow_mut(|rounds| {
-            rounds.request_end();
-            if let Some(network) = network {
-                // The first unit was counted when the task was admitted.
-                rounds.turns.count(network, units - 1);
-            }
-        });
+    fn poll_limited<F: Future>(
+        &self,
+        task: &mut ClientTask<F>,
+        cx: &mut Context<'_>,
+    ) -> Poll<F::Output> {
+        let admits = |network| {
+            ROUNDS.with_borrow_mut(|it| it.turns.admit(network, &mut task.ticket, cx.waker()))
+        };
+        if !task.network.is_none_or(admits) {
+            return Poll::Pending;
+        }
+        if self.unserved.get() >= MAX_TIME {
+            self.serve_application();
+        }
+        let (network, began) = (task.network, Instant::now());
+        let polled = self.poll(task, cx);
+        let taken = began.elapsed();
+        self.unserved.set(self.unserved.get().saturating_add(taken));
+        if let Some(network) = network {
+            ROUNDS.with_borrow_mut(|rounds| rounds.turns.count(network, taken));
+        }
+        polled
+    }
+
+    /// Limits the time of each network in the rest of the round, and in later rounds, if this one
+    /// has taken [`FREE_TIME`].
+    fn read_clock(&self) {
+        let now = Instant::now();
+        match self.began.get() {
+            None => self.began.set(Some(now)),
+            Some(began) if now.saturating_duration_since(began) < FREE_TIME => {}
+            Some(_) => self.begin_limit(),
+        }
+    }
+
+    #[cold]
+    fn begin_limit(&self) {
+        self.is_limited.set(true);
+        ROUNDS.with_borrow_mut(Rounds::request_end);
+    }
+
+    fn on_served(&self) {
+        self.polls.set(0);
+        self.unserved.set(Duration::ZERO);
     }
 
     #[cold]
     fn serve_application(&self) {
-        self.polls.set(0);
+        self.on_served();
         if let Some(serve) = self.serve.get() {
             serve();
         }

@@ -19,7 +19,6 @@ use rookery_exchange::{ById, Peer, Share};
 
 use self::candidates::Candidate;
 use self::search_pace::SHORT_SEARCH;
-use super::client_task;
 use super::table::{ConnectionTable, TableEntry};
 
 /// The maximum number of candidates for eviction (slow connections) that one search over all
@@ -37,9 +36,6 @@ const PENDING_PART: usize = 8;
 
 /// The part of a share of the memory budget that is freed after a long search, as a divisor.
 const SEARCHED_PART: usize = 64;
-
-/// The number of entries whose search for memory is a unit of work of [`client_task`].
-const ENTRIES_OF_UNIT: usize = 512;
 
 impl ConnectionTable {
     /// Evicts a connection, so that a new one of `network` can be admitted. Returns false if none
@@ -131,8 +127,6 @@ impl ConnectionTable {
         if pace.is_paused(peer.network()) {
             return false;
         }
-        // The client whose memory is refused pays for the search with its turns.
-        client_task::on_work((self.entries() / ENTRIES_OF_UNIT) as u32);
         let (mut networks, mut peers) = (Sums::default(), Sums::default());
         self.for_each(|_, entry| {
             networks.add(entry.peer().network(), entry.charged(share), entry.held(share) > 0);

@@ -14,4 +14,4 @@ mod pending_release;
 pub(crate) mod rate;
 pub(crate) mod table;
 mod trim;
-mod turns;
+pub(crate) mod turns;

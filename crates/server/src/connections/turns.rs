@@ -3,40 +3,51 @@
 //! The runtime polls tasks in the order in which they became ready. A network with 1,000
 //! connections, all of which have requests, would get 1,000 polls for each poll of a client with
 //! one connection. The I/O thread therefore works in *rounds*, each of which ends when the tasks
-//! that were ready have been polled. Once a round has had [`FREE_WORK`] units of work, each network
-//! gets [`WORK_OF_NETWORK`] more. Its other tasks wait for later rounds, in the order in which they
+//! that were ready have been polled. Once a round has taken [`FREE_TIME`], each network gets
+//! [`TIME_OF_NETWORK`] more. Its other tasks wait for later rounds, in the order in which they
 //! became ready.
 //!
-//! A unit of work is a poll, a request, 64 KiB of output, 8 KiB of messages (0.5 KiB if they are
-//! compressed), or a quarter of a step of a TLS handshake, and takes some 20 to 60 us.
+//! The time is measured, because the time of a poll depends on what a client has sent: a poll with
+//! a small request takes 10 us, and one with a costly TLS handshake or a long head takes 2 ms.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::task::Waker;
+use std::time::Duration;
 
 use rookery_exchange::ById;
 
-/// The work of a round that is not divided among networks, in units. While the server keeps up with
-/// its clients, rounds are shorter, and cost nothing.
-pub(super) const FREE_WORK: u32 = 256;
+/// The time of a round that is not divided among networks. While the server keeps up with its
+/// clients, rounds are shorter, and cost nothing.
+pub(crate) const FREE_TIME: Duration = Duration::from_millis(5);
 
-/// The work that each network gets in a round beyond [`FREE_WORK`], in units. It is as much as one
-/// poll may take, which answers up to 16 requests or writes 1 MiB.
-pub(super) const WORK_OF_NETWORK: u32 = 16;
+/// The time that each network gets in a round beyond [`FREE_TIME`]. It is as much as one poll
+/// usually takes at most, which answers up to 16 requests or writes 1 MiB.
+pub(crate) const TIME_OF_NETWORK: Duration = Duration::from_micros(500);
 
-/// The networks that have had work in the current round, and their tasks that wait for a later one.
+/// The maximum number of waiting tasks of a network that are woken in a round. If the first of them
+/// take all of the network's time, the others wait again.
+const MAX_WOKEN: usize = 64;
+
+/// The maximum number of waiting tasks that are woken in a round if only one network has taken
+/// time.
+const MAX_WOKEN_ALONE: usize = 512;
+
+/// The networks that have had time in the current round, and their tasks that wait for a later one.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     networks: ById<NetworkTurn>,
+    /// True if only one network had taken time when the current round began.
+    is_alone: bool,
     /// The number of tickets that were given to waiting tasks so far.
     tickets: u64,
 }
 
 #[derive(Debug, Default)]
 struct NetworkTurn {
-    /// The work of the current round, in units.
-    work: u32,
-    /// The tasks that wait, with their tickets.
-    waiting: VecDeque<(u64, Waker)>,
+    /// The time that the tasks have taken in the current round.
+    taken: Duration,
+    /// The tasks that wait, by their tickets.
+    waiting: BTreeMap<u64, Waker>,
 }
 
 /// The number that a task has while it waits for its turn.
@@ -44,7 +55,7 @@ struct NetworkTurn {
 pub(super) struct Ticket(Option<u64>);
 
 impl Ticket {
-    /// Returns true if the task waits, or has not been polled since its wait has ended.
+    /// Returns true if the task waits, or has not run since its wait has ended.
     #[inline]
     pub(super) fn is_some(self) -> bool {
         self.0.is_some()
@@ -55,52 +66,63 @@ impl Turns {
     /// Returns true if a task of `network` may run now. Otherwise, gives it a ticket, and wakes it
     /// by `waker` when it has its turn.
     pub(super) fn admit(&mut self, network: u64, ticket: &mut Ticket, waker: &Waker) -> bool {
+        let time = self.time_of_network();
         let turn = self.networks.entry(network).or_default();
-        if let Some(number) = ticket.0 {
-            // Tasks get their turns in the order of their tickets.
-            if turn.waiting.front().is_some_and(|(first, _)| *first <= number) {
-                return false;
+        let has_time = turn.taken < time;
+        let number = match ticket.0 {
+            // Something else than its turn has woken the task.
+            Some(number) if turn.waiting.contains_key(&number) => return false,
+            // A task that was woken and finds no time keeps its place before later ones.
+            Some(number) if !has_time => number,
+            None if !has_time || !turn.waiting.is_empty() => {
+                self.tickets += 1;
+                self.tickets
             }
-            // The round in which the task was woken has counted this poll already.
-            *ticket = Ticket::default();
-            return true;
-        }
-        if turn.work < WORK_OF_NETWORK && turn.waiting.is_empty() {
-            turn.work += 1;
-            return true;
-        }
-        self.tickets += 1;
-        *ticket = Ticket(Some(self.tickets));
-        turn.waiting.push_back((self.tickets, waker.clone()));
+            _ => {
+                *ticket = Ticket::default();
+                return true;
+            }
+        };
+        *ticket = Ticket(Some(number));
+        turn.waiting.insert(number, waker.clone());
         false
     }
 
-    /// Counts work of a network in this round.
-    pub(super) fn count(&mut self, network: u64, units: u32) {
+    /// Counts time that a task of a network has taken in this round.
+    pub(super) fn count(&mut self, network: u64, time: Duration) {
         let turn = self.networks.entry(network).or_default();
-        turn.work = turn.work.saturating_add(units);
+        turn.taken = turn.taken.saturating_add(time);
     }
 
-    /// Begins the next round: wakes the tasks that have their turns in it. Returns true if work is
-    /// also limited in the next round, because tasks have waited for it, or a network has had more
-    /// work than its part.
+    /// Returns the time that a network gets in the current round.
+    fn time_of_network(&self) -> Duration {
+        if self.is_alone { FREE_TIME } else { TIME_OF_NETWORK }
+    }
+
+    /// Begins the next round: wakes the tasks that have their turns in it. Returns true if time is
+    /// also limited in the next round, because tasks have waited for it, or a network has taken
+    /// more than its part.
     ///
-    /// If only one network has had work, it gets as much as in a free round.
+    /// If only one network has taken time, it gets as much as in a free round.
     pub(super) fn begin_round(&mut self) -> bool {
-        let most = if self.networks.len() == 1 { FREE_WORK } else { WORK_OF_NETWORK };
+        self.is_alone = self.networks.len() == 1;
+        let most = self.time_of_network();
+        let max_woken = if self.is_alone { MAX_WOKEN_ALONE } else { MAX_WOKEN };
         let mut is_limited = false;
         for turn in self.networks.values_mut() {
-            // Work beyond the limit counts for the next rounds.
-            let owed = turn.work.saturating_sub(most);
-            is_limited |= owed > 0 || !turn.waiting.is_empty();
-            let woken = turn.waiting.len().min(most.saturating_sub(owed) as usize);
-            turn.work = owed + woken as u32;
-            for (_, waker) in turn.waiting.drain(..woken) {
-                waker.wake();
+            // Time beyond the limit counts for the next rounds.
+            turn.taken = turn.taken.saturating_sub(most);
+            is_limited |= !turn.taken.is_zero() || (!self.is_alone && !turn.waiting.is_empty());
+            if turn.taken < most {
+                for _ in 0..max_woken {
+                    let Some((_, waker)) = turn.waiting.pop_first() else { break };
+                    waker.wake();
+                }
             }
+            is_limited |= !turn.waiting.is_empty();
         }
         if is_limited {
-            self.networks.retain(|_, turn| turn.work > 0 || !turn.waiting.is_empty());
+            self.networks.retain(|_, turn| !turn.taken.is_zero() || !turn.waiting.is_empty());
         } else {
             self.networks = ById::default();
         }

@@ -30,12 +30,6 @@ const MAX_READ_PER_POLL: usize = 64 << 10;
 // Blocks that decompress to nothing take up to 0.1 us for each byte, for the tables of the block.
 const MAX_COMPRESSED_READ: usize = 8 << 10;
 
-/// The number of bytes whose decoding is a unit of work of [`client_task`].
-const PLAIN_UNIT: usize = 8 << 10;
-
-/// The number of compressed bytes whose decoding is a unit of work.
-const COMPRESSED_UNIT: usize = 512;
-
 /// The maximum number of reads from a WebSocket in one poll of its task. Over TLS, a read returns
 /// at most one record.
 const READS_PER_POLL: usize = 4;
@@ -241,8 +235,6 @@ impl Driver {
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Ready(Ok(0)) => self.handle.endpoint.borrow_mut().on_read_closed(),
                 Poll::Ready(Ok(n)) => {
-                    let bytes_of_unit = if is_compressed { COMPRESSED_UNIT } else { PLAIN_UNIT };
-                    client_task::on_work((n / bytes_of_unit) as u32);
                     let undecoded = self.decode(&mut scratch[..n]);
                     if undecoded > 0 || self.decoder.is_stalled() {
                         self.read = scratch[n - undecoded..n].to_vec();

@@ -10,7 +10,6 @@ use std::task::{Poll, ready};
 
 use rookery_exchange::ClientCertificate;
 
-use crate::connections::client_task;
 use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::connection::lingering_close;
@@ -24,10 +23,6 @@ use crate::rejection::Rejection;
 /// The maximum number of bytes that the server reads of a plaintext request on a TLS port. From
 /// these bytes it finds the URL that the client intended.
 const MAX_HEAD_BYTES: usize = 8 << 10;
-
-/// The work of a step of a TLS handshake, in units of [`client_task`]. The first message of a
-/// client takes the I/O thread 0.1 ms, or 0.5 ms with an RSA key.
-const HANDSHAKE_WORK: u32 = 4;
 
 /// Reads the PROXY protocol header and performs the TLS handshake, if the listener requires them.
 /// Returns false if the connection must be closed. In that case, any error response has already
@@ -54,7 +49,6 @@ pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
         if !may_read {
             return Poll::Pending;
         }
-        client_task::on_work(HANDSHAKE_WORK);
         connection.transport.borrow_mut().poll_handshake(cx).map(Some)
     });
     match greeting.await {

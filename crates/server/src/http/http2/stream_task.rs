@@ -41,7 +41,6 @@ pub(super) fn spawn(
     request: Request<RecvStream>,
     mut responder: SendResponse<Bytes>,
 ) {
-    client_task::on_work(1);
     let connections = &connection.shared.connections;
     let peer = connection.peer_of(request.headers());
     let rejection = if !state.admits_client(peer) || !state.has_place(peer) {

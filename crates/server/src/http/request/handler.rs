@@ -8,7 +8,6 @@ use rookery_error::ErrorHookFuture;
 use rookery_exchange::{Event, Exchange};
 
 use crate::application::dispatch::{AppDecision, is_accepted, is_streamed};
-use crate::connections::client_task;
 use crate::connections::peers::{Counted, MAX_WEBSOCKETS};
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::request::body_collector;
@@ -36,7 +35,6 @@ pub(crate) fn handle<B: RequestBody>(
     connection: &Rc<HttpConnection>,
     request: Request<B>,
 ) -> impl Future<Output = Result<Response<ResponseBody>, ClientDisconnected>> + use<B> {
-    client_task::on_work(1);
     let mut context = RequestContext::begin(connection);
     ErrorHookFuture::with_hook(Some(context.hook()), async move {
         let response = handle_request(context, request).await?;
