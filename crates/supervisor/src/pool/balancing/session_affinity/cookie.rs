@@ -34,6 +34,11 @@ const SIGNATURE_LEN: usize = 16;
 /// The length of a session cookie's value in characters.
 const VALUE_LEN: usize = (SIGNED_LEN + SIGNATURE_LEN) / 3 * 4;
 
+/// The maximum number of cookies of one name in a request whose signatures are verified. A browser
+/// has at most one for each path and domain for which it was set. A verification takes about 1 us,
+/// and a `Cookie` header has room for thousands.
+const MAX_VERIFIED: usize = 4;
+
 /// The content of a session cookie: the worker that it names, and a random number for the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) struct CookieTarget {
@@ -144,7 +149,8 @@ impl Keys {
         encode_base64url(&bytes)
     }
 
-    /// Finds the session cookie in the value of a `Cookie` header and verifies its signature.
+    /// Finds the session cookie in the value of a `Cookie` header and verifies its signature. Of
+    /// several with the same name, the first [`MAX_VERIFIED`] count.
     pub(in crate::pool) fn read(&self, cookies: &[u8]) -> Cookie {
         // A browser may still have a cookie from a time when the server did not use HTTPS. The name
         // with the prefix `__Host-` has precedence, because only this host can set a cookie with
@@ -152,6 +158,7 @@ impl Keys {
         let of_name = |wanted: &str| {
             pairs(cookies)
                 .filter(|(name, _)| *name == wanted.as_bytes())
+                .take(MAX_VERIFIED)
                 .find_map(|(_, value)| self.verify(value))
         };
         let [host, plain] = self.names.both();
@@ -287,6 +294,15 @@ mod tests {
             assert_eq!(keys.read(wrong.as_bytes()), expected, "{wrong}");
         }
         assert_eq!(keys.read(b"rookery=\xff\xfe; \0"), Cookie::Invalid);
+    }
+
+    #[test]
+    fn of_many_cookies_with_the_same_name_only_the_first_are_verified() {
+        let keys = new_keys();
+        let (own, other) = (cookie(&keys), cookie(&new_keys()));
+        let jar = |others: usize| vec![other.as_str(); others].join("; ") + "; " + &own;
+        assert_eq!(keys.read(jar(MAX_VERIFIED - 1).as_bytes()), Cookie::Valid(NAMED));
+        assert_eq!(keys.read(jar(MAX_VERIFIED).as_bytes()), Cookie::Invalid);
     }
 
     #[test]
