@@ -9,8 +9,8 @@ than 200, or no complete response. An honest WebSocket fails if it is closed, or
 items honest clients may wait (`turns`), none of them may wait for longer than as many items take on this machine, measured before the attack.
 The memory of all processes may grow to 64 MB above the limit that the case sets. `--seconds` is how long an attack lasts (default 2.5; longer
 if honest clients may wait for longer). The 99th percentile of honest requests is always printed; `--judge-latency` also fails above 250 ms and
-the items, which only a machine without other load can tell. `--short` plays each attack once with each number of workers, over protocols in
-turn. Exit status: 0 when no case failed.
+the items, which only a machine without other load can tell. `--short` plays each attack once, with the numbers of workers and the protocols in
+turn, and attacks from the address of the honest clients once with each number of workers. Exit status: 0 when no case failed.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "matrix"))
 
-from attacks import ATTACKS  # noqa: E402
+from attacks import ATTACKS, Attack  # noqa: E402
 import elsewhere  # noqa: E402, F401
 import proxied  # noqa: E402
 from clients import Address, WebSocket, get  # noqa: E402
@@ -193,7 +193,8 @@ def play(attack, protocol, workers, seconds):
 def cases(is_short):
     """Yields name, attack, protocol and number of workers of each case."""
     for at, (name, attack) in enumerate(ATTACKS.items()):
-        for workers in attack.modes:
+        is_once = is_short and attack.source != Attack.HONEST
+        for workers in (attack.modes[at % len(attack.modes)],) if is_once else attack.modes:
             in_turn = attack.protocols[(at + workers) % len(attack.protocols)]
             for protocol in (in_turn,) if is_short else attack.protocols:
                 yield f"{name}/{protocol}/{workers or MODES[0]}", attack, protocol, workers
