@@ -17,6 +17,9 @@ ATTACKS = {}
 class Attack:
     """One attack: its function, and what it needs of the server."""
 
+    # The address from which honest clients connect.
+    HONEST = "127.0.0.1"
+
     function: Callable
     protocols: tuple
     # The numbers of workers; none is an R process that serves without the program.
@@ -28,7 +31,7 @@ class Attack:
     # The seconds for which one call of the app takes R, and for how many of them an honest client may wait, if that is judged.
     busy: float
     turns: int | None
-    # The address from which the attacker connects. Honest clients connect from 127.0.0.1.
+    # The address from which the attacker connects.
     source: str
     # What honest clients request.
     paths: tuple
@@ -39,7 +42,7 @@ class Attack:
         return self.limits.get("max_client_memory")
 
 
-def attack(*options, protocols=PROTOCOLS, modes=(1, 2), limits=None, descriptors=None, busy=0.0, turns=None, source="127.0.0.1",
+def attack(*options, protocols=PROTOCOLS, modes=(1, 2), limits=None, descriptors=None, busy=0.0, turns=None, source=Attack.HONEST,
            paths=("/small", "/files/small.txt")):
     """Registers an attack."""
 

@@ -258,6 +258,15 @@ def all_shares_of_the_memory_at_once(address, protocol, until):
     del unread
 
 
+@attack_from_elsewhere(limits={"max_client_memory": 100_000_000}, protocols=("http", "tls"))
+def long_responses_beside_uploads(address, protocol, until):
+    # Each of them arrives in memory of its own, and more of them than the memory budget has room for arrive before a client's turn comes.
+    upload = b"POST /small HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + bytes(999_000)
+    ask = b"GET /large?20000000 HTTP/1.1\r\nHost: a\r\n\r\n"
+    openings = 500 * [lambda: (connect(address, protocol), upload)] + 100 * [lambda: (connect(address, protocol, 4096), ask)]
+    send_again_and_again(openings, until)
+
+
 @attack_from_elsewhere(limits={"max_in_flight": 8}, modes=(1, 2))
 def promises_that_take_long(address, protocol, until):
     # More than all workers begin at the same time, and longer than an honest client waits.

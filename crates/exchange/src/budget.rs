@@ -44,6 +44,10 @@ impl Share {
         [Share::Connections, Share::Incoming, Share::Outgoing, Share::Descriptors];
 }
 
+/// The divisor of [`Share::Outgoing`] that gives the part which a single response leaves to all
+/// others.
+const LEFT_BY_RESPONSE: usize = 8;
+
 /// The memory budget of one server. It contains a limit and a count of used bytes for each
 /// [`Share`].
 pub struct Budget {
@@ -61,6 +65,14 @@ impl Budget {
     /// Returns the limit of one share of the memory budget, in the unit of the share.
     pub fn limit(&self, share: Share) -> usize {
         self.limits[share as usize].load(Ordering::Relaxed)
+    }
+
+    /// Returns how many bytes a response of `len` bytes counts against [`Share::Outgoing`]. A
+    /// response that is longer than most of the share counts as this part of the share. Otherwise,
+    /// it could be sent only while nothing else is sent to any client.
+    pub fn bytes_of_response(&self, len: usize) -> usize {
+        let limit = self.limit(Share::Outgoing);
+        len.min(limit - limit / LEFT_BY_RESPONSE)
     }
 
     /// Changes the limit of one share of the memory budget. What is charged already stays charged.

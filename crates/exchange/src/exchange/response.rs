@@ -49,6 +49,8 @@ pub enum ResponseBody {
     Lent(Lease),
     /// A response body in memory of its own, which is freed after the response has been sent.
     Owned(OwnedBody),
+    /// A response body that the server has dropped, because the memory budget has no room for it.
+    Refused,
     /// A response body that consists of the first `len` bytes of a file.
     File {
         /// The file whose contents are the response body, open for reading.
@@ -66,7 +68,7 @@ pub enum ResponseBody {
 pub struct OwnedBody {
     bytes: Vec<u8>,
     start: usize,
-    _charge: Option<Charge>,
+    charge: Option<Charge>,
 }
 
 impl OwnedBody {
@@ -77,14 +79,19 @@ impl OwnedBody {
     /// Panics if the vector has fewer bytes.
     pub fn from_end(bytes: Vec<u8>, len: usize, charge: Option<Charge>) -> OwnedBody {
         let start = bytes.len().checked_sub(len).expect("the body is a part of the vector");
-        OwnedBody { bytes, start, _charge: charge }
+        OwnedBody { bytes, start, charge }
     }
 
-    /// Releases the charge to the memory budget, because the caller counts the bytes from now on.
+    /// Separates the body from its charge to the memory budget.
     #[must_use]
-    pub fn without_charge(self) -> OwnedBody {
-        let OwnedBody { bytes, start, .. } = self;
-        OwnedBody { bytes, start, _charge: None }
+    pub fn without_charge(self) -> (OwnedBody, Option<Charge>) {
+        let OwnedBody { bytes, start, charge } = self;
+        (OwnedBody { bytes, start, charge: None }, charge)
+    }
+
+    /// Returns the number of bytes that count against the memory budget for the body.
+    pub fn charged(&self) -> usize {
+        self.charge.as_ref().map_or(0, Charge::bytes)
     }
 
     /// Returns the bytes of the body.

@@ -43,7 +43,10 @@ pub fn response_body(exchange: &Exchange) -> &[u8] {
         ResponseBody::Copied => exchange.response_copy().unwrap_or_default(),
         ResponseBody::Lent(lease) => lease.as_bytes(),
         ResponseBody::Owned(body) => body.as_bytes(),
-        ResponseBody::None | ResponseBody::File { .. } | ResponseBody::Stream(_) => &[],
+        ResponseBody::None
+        | ResponseBody::Refused
+        | ResponseBody::File { .. }
+        | ResponseBody::Stream(_) => &[],
     }
 }
 
@@ -73,7 +76,7 @@ pub(super) fn write(exchange: &Exchange, file_len: Option<u64>, out: &mut Vec<u8
         return out.extend_from_slice(&len.to_le_bytes());
     }
     match response.body() {
-        ResponseBody::None | ResponseBody::File { .. } => out.push(NONE),
+        ResponseBody::None | ResponseBody::Refused | ResponseBody::File { .. } => out.push(NONE),
         ResponseBody::Copied | ResponseBody::Lent(_) | ResponseBody::Owned(_) => out.push(INLINE),
         ResponseBody::Stream(stream) => {
             let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };

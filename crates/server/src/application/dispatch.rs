@@ -215,9 +215,10 @@ impl Dispatch {
         was_any
     }
 
-    /// Returns true if a connection still waits for the response of this exchange.
-    pub(crate) fn is_awaited(&self, exchange: &Exchange) -> bool {
-        self.in_flight.is_awaited(exchange)
+    /// Returns the connection-table key of the connection that waits for the response of this
+    /// exchange, or `None` if no connection waits for it any more.
+    pub(crate) fn waiter(&self, exchange: &Exchange) -> Option<usize> {
+        self.in_flight.waiter(exchange)
     }
 
     /// Stores the application's decision (to respond, or how to receive the body) on a request.

@@ -85,10 +85,12 @@ impl InFlightTable {
         (id, decision)
     }
 
-    /// Returns true if a connection still waits for the response of this exchange.
-    pub(super) fn is_awaited(&self, exchange: &Exchange) -> bool {
+    /// Returns the connection-table key of the connection that waits for the response of this
+    /// exchange, or `None` if no connection waits for it any more.
+    pub(super) fn waiter(&self, exchange: &Exchange) -> Option<usize> {
         let slots = self.slots.borrow();
-        slots.all.get(exchange.slot() as usize).is_some_and(|entry| entry.id == exchange.id())
+        let entry = slots.all.get(exchange.slot() as usize)?;
+        (entry.id == exchange.id()).then_some(entry.waiter)
     }
 
     /// Stores the application's decision on a request. Returns the connection-table key of the

@@ -58,6 +58,12 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// budget, because other connections need them.
     fn evict_for_memory(&self, share: Share, held: usize);
 
+    /// Counts `bytes` of a response, which the memory budget counts already, for the request that
+    /// waits for it. Returns false if the budget has no room for them.
+    fn admit_response(&self, _bytes: usize) -> bool {
+        true
+    }
+
     /// Charges the memory budget for `bytes` bytes of trailers that h2 holds for an HTTP/2 stream,
     /// whose client is one of many behind a trusted proxy. If the budget is exhausted, ends the
     /// stream.

@@ -7,7 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rookery_error::Reports;
-use rookery_exchange::{AdaptiveYield, Budget, Command, StreamEnd, StreamId};
+use rookery_exchange::{
+    AdaptiveYield, Budget, Command, Exchange, ResponseBody, StreamEnd, StreamId,
+};
 use rookery_trace::Tracer;
 use rookery_worker_protocol::{RouteTable, SharedScoreboard};
 
@@ -99,10 +101,14 @@ impl IoContext {
                 exchange.response_mut().charge_file(&self.connections.budget);
                 // The WebSocket or stream is registered before its connection is woken, because the
                 // application's next commands may already refer to it.
-                if is_accepted(&exchange) && self.dispatch.is_awaited(&exchange) {
+                if is_accepted(&exchange) && self.dispatch.waiter(&exchange).is_some() {
                     self.websockets.open(&exchange);
-                } else if is_streamed(&exchange) && self.dispatch.is_awaited(&exchange) {
+                } else if is_streamed(&exchange) && self.dispatch.waiter(&exchange).is_some() {
                     self.http.open_response_stream(&exchange);
+                } else if let ResponseBody::Owned(body) = exchange.response().body() {
+                    if !self.admits_response(&exchange, body.charged()) {
+                        exchange.response_mut().set_body(ResponseBody::Refused);
+                    }
                 }
                 self.resolve(AppDecision::Respond(exchange));
             }
@@ -154,6 +160,14 @@ impl IoContext {
                 self.with_stream(stream, |stream| stream.fail(reason, page));
             }
         }
+    }
+
+    /// Returns true if the memory budget has room for the body of a response, of which it counts
+    /// `bytes` already. The task of the client decides about other responses, but it may run only
+    /// after many more have arrived, each in memory of its own.
+    fn admits_response(&self, exchange: &Exchange, bytes: usize) -> bool {
+        let waiter = self.dispatch.waiter(exchange).and_then(|key| self.connections.get(key));
+        bytes == 0 || waiter.is_none_or(|entry| entry.admit_response(bytes))
     }
 
     fn with_stream(&self, stream: StreamId, body: impl FnOnce(&ResponseStream)) {

@@ -27,11 +27,6 @@ use crate::http::response::stream::response_stream::ResponseStream;
 use crate::logging::access_log::pending_record::{ClientTexts, PendingRecord};
 use crate::rejection::Rejection;
 
-/// The divisor of the memory budget for what is sent to clients that gives the part which a single
-/// response leaves to all others: a longer response is charged with the rest of this budget only.
-/// Otherwise, it could be sent only while nothing else is sent to any client.
-const LEFT_BY_RESPONSE: usize = 8;
-
 /// The request context: the data that the server keeps for a request from the end of its head until
 /// its response is complete. The function that currently works on the request owns the context.
 #[derive(Debug)]
@@ -278,7 +273,8 @@ impl RequestContext {
         held.set(held.get().min((exchange.capacity() + also).max(UNCHARGED_BYTES)));
     }
 
-    /// Charges the memory budget for a response of `len` bytes until it has been written.
+    /// Charges the memory budget for a response of `len` bytes until it has been written. What was
+    /// [charged](Self::keep_response_charge) when the response arrived is not charged again.
     ///
     /// # Errors
     /// Returns [`Rejection::Overload`] if the memory budget is exhausted.
@@ -286,17 +282,22 @@ impl RequestContext {
         if len <= UNCHARGED_BYTES {
             return Ok(());
         }
+        let charged = self.parts().response_charge.bytes();
         let (connections, held) =
             (&self.shared().connections, &self.connection.activity.response_bytes);
-        let limit = connections.budget.limit(Share::Outgoing);
-        let (has, more) = (held.get(), len.min(limit - limit / LEFT_BY_RESPONSE));
-        if !connections.admit(self.peer(), Share::Outgoing, has, more) {
+        let more = connections.budget.bytes_of_response(len).saturating_sub(charged);
+        if !connections.admit(self.peer(), Share::Outgoing, held.get(), more) {
             return Err(Rejection::Overload);
         }
-        held.set(has + more);
-        let charge = &self.parts().response_charge;
-        charge.set(charge.bytes() + more);
+        held.set(held.get() + more);
+        self.parts().response_charge.set(charged + more);
         Ok(())
+    }
+
+    /// Keeps the charge of a response that was admitted when it arrived until the response has been
+    /// written.
+    pub(crate) fn keep_response_charge(&mut self, charge: &Charge) {
+        self.parts().response_charge.set(charge.bytes());
     }
 
     /// Charges the descriptor of a temporary file for the body of the request. The returned value

@@ -204,8 +204,14 @@ pub(crate) fn build(
         AppBody::None => Content::Absent,
         AppBody::Copied => Content::Whole(body),
         AppBody::Lent(lease) => Content::Whole(Bytes::from_owner(lease)),
-        // Charged again below, as any response.
-        AppBody::Owned(body) => Content::Whole(Bytes::from_owner(body.without_charge())),
+        AppBody::Owned(body) => {
+            let (body, charge) = body.without_charge();
+            if let Some(charge) = charge {
+                context.keep_response_charge(&charge);
+            }
+            Content::Whole(Bytes::from_owner(body))
+        }
+        AppBody::Refused => return reject(context, headers, Rejection::Overload),
         // Charged again below, for its client.
         AppBody::File { file, len, .. } => {
             Content::File { file: SentFile::unnamed(UnnamedFile::new(file)), at: 0, len }

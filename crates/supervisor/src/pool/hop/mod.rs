@@ -152,7 +152,7 @@ fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) -> bool {
             Up::Response { ticket, content, exchange } => {
                 has_responses = true;
                 let content = if is_long {
-                    let charge = pool.charge(record.len());
+                    let charge = pool.charge_response(record.len());
                     ResponseContent::Owned(std::mem::take(&mut record), charge)
                 } else {
                     ResponseContent::Borrowed(content)

@@ -155,6 +155,18 @@ impl TableEntry for HttpConnection {
         }
     }
 
+    fn admit_response(&self, bytes: usize) -> bool {
+        let held = &self.activity.response_bytes;
+        let before = held.get();
+        held.set(before + bytes);
+        let is_admitted =
+            self.shared.connections.admit(self.peer(), Share::Outgoing, before + bytes, 0);
+        if !is_admitted {
+            held.set(before);
+        }
+        is_admitted
+    }
+
     fn charge_trailers(&self, bytes: usize) {
         self.charge_stream_trailers(bytes);
     }
