@@ -150,11 +150,11 @@ test_that("the inputs of a session are shown without those of passwords and file
   expect_null(shiny_inputs(NULL))
 })
 
-test_that("in development, an error of Shiny's ui function is a page in place of Shiny's response", {
+test_that("in development, the page with an error of Shiny's ui function replaces its response", {
   skip_if_not_installed("shiny")
   withr::local_options(rookery.error_detail = "full", keep.source = TRUE)
   withr::defer(.globals$shiny <- NULL)
-  # Returns the response to a request that prints an error as Shiny does, and responds with `status`.
+  # Returns the response to a request that prints an error as Shiny does, and has `status`.
   respond <- function(path, status, accept = "text/html", is_error = TRUE) {
     req <- list2env(list(
       REQUEST_METHOD = "GET", PATH_INFO = path, REQUEST_ID = "a-1", HTTP_ACCEPT = accept,
