@@ -77,8 +77,13 @@ observed_app <- function(app) {
   call <- app$call
   app$call <- function(req) {
     state$req <- req
-    on.exit(state$req <- state$calls <- NULL)
-    observed(call(req))
+    on.exit(state$req <- state$calls <- state$page <- NULL)
+    response <- observed(call(req))
+    if (!is.null(state$page) && is.list(response) && identical(as.integer(response$status), 500L)) {
+      state$page
+    } else {
+      response
+    }
   }
   app
 }
@@ -218,6 +223,11 @@ report_shiny_error <- function(condition, state) {
   )
   call_on_error(report)
   write_error_report(report)
+  # In development, the page with an error of `ui` takes the place of Shiny's response. The overlay
+  # shows an error of a download.
+  if (is_dev() && place$stage == "ui" && report$detail == "full") {
+    state$page <- error_response(dev_error_report(report))
+  }
   state$reported <- error_key(condition)
   TRUE
 }

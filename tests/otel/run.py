@@ -211,6 +211,9 @@ def below(spans, parent, name):
 
 def requests(collector, server, workers):
     """Sends requests, ends the server and checks the spans."""
+    if workers:
+        ready = f'rookery_workers{{state="ready"}} {workers}'
+        until("all workers are ready", lambda: ready in server.get("/metrics", server.admin)[1].splitlines())
     headers = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "a=b"}
     status, seen = server.get("/seen?q=1&token=secret", headers=headers)
     check(status == 200, seen)

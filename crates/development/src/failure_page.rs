@@ -58,8 +58,9 @@ impl StartFailure {
 
 const HEADING: &str = "The app could not be started";
 
-const WITHOUT_ACCESS: &str = "The terminal shows the error. This page shows it as well if you open \
-    the address with the token, which `rookery dev` has printed.";
+/// What a client without the token gets in place of the details of an error.
+pub(crate) const WITHOUT_ACCESS: &str = "The terminal shows the error. This page shows it as well \
+    if you open the address with the token, which `rookery dev` has printed.";
 
 fn page(text: &str) -> String {
     format!(

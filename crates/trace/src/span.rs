@@ -124,6 +124,16 @@ impl Span {
         protobuf::bytes(&mut self.details, LINKS, &link);
     }
 
+    /// Adds an event that happens now, with one attribute.
+    pub fn add_event(&mut self, name: &str, key: &str, value: &str) {
+        let now = self.start.duration_since(UNIX_EPOCH).unwrap_or_default() + self.since.elapsed();
+        let mut event = Vec::with_capacity(name.len() + key.len() + value.len() + 32);
+        protobuf::fixed64(&mut event, EVENT_TIME, now.as_nanos() as u64);
+        protobuf::bytes(&mut event, EVENT_NAME, name.as_bytes());
+        protobuf::text_attribute(&mut event, EVENT_ATTRIBUTES, key, value);
+        protobuf::bytes(&mut self.details, EVENTS, &event);
+    }
+
     /// Marks the operation as failed. `error_type` is the value of the attribute `error.type`.
     pub fn set_error(&mut self, error_type: &str) {
         self.set_text("error.type", error_type);
@@ -134,12 +144,7 @@ impl Span {
     /// the exception (OpenTelemetry's semantic conventions for exceptions on spans). The message of
     /// an exception may quote what a client has sent in confidence, so it is left out.
     pub fn set_exception(&mut self, class: &str) {
-        let now = self.start.duration_since(UNIX_EPOCH).unwrap_or_default() + self.since.elapsed();
-        let mut event = Vec::with_capacity(class.len() + 48);
-        protobuf::fixed64(&mut event, EVENT_TIME, now.as_nanos() as u64);
-        protobuf::bytes(&mut event, EVENT_NAME, b"exception");
-        protobuf::text_attribute(&mut event, EVENT_ATTRIBUTES, "exception.type", class);
-        protobuf::bytes(&mut self.details, EVENTS, &event);
+        self.add_event("exception", "exception.type", class);
         // A span has one status and one type of error, the first one.
         if !self.is_error {
             self.set_error(class);

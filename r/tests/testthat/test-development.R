@@ -149,3 +149,34 @@ test_that("the inputs of a session are shown without those of passwords and file
   expect_true(all(c("hunter2!", "k-123456") %in% inputs$secrets))
   expect_null(shiny_inputs(NULL))
 })
+
+test_that("in development, the page with an error of Shiny's ui function replaces its response", {
+  skip_if_not_installed("shiny")
+  withr::local_options(rookery.error_detail = "full", keep.source = TRUE)
+  withr::defer(.globals$shiny <- NULL)
+  # Returns the response to a request that prints an error as Shiny does, and has `status`.
+  respond <- function(path, status, accept = "text/html", is_error = TRUE) {
+    req <- list2env(list(
+      REQUEST_METHOD = "GET", PATH_INFO = path, REQUEST_ID = "a-1", HTTP_ACCEPT = accept,
+      HEADERS = c(accept = accept), QUERY_STRING = ""
+    ))
+    app <- list(call = function(req) {
+      if (is_error) try(shiny::withLogErrors(stop("no page")), silent = TRUE)
+      list(status = status, headers = list(), body = "Shiny's")
+    })
+    response <- NULL
+    .globals$error_reports <- NULL
+    stderr_of(with_shiny_errors(response <- observed_app(app)$call(req)))
+    response
+  }
+  expect_equal(respond("/", 500L)$body, "Shiny's")
+  local_dev()
+  page <- respond("/", 500)
+  expect_match(page$body, "<h1>no page</h1>", fixed = TRUE)
+  expect_equal(page$headers[["X-Rookery-Error-Details"]], "1")
+  expect_match(respond("/", 500L, "*/*")$body, "^500 Internal Server Error\nRequest a-1\nno page\n")
+  # What Shiny does with an error stays: a response without failure, and a failed download.
+  expect_equal(respond("/", 200L)$body, "Shiny's")
+  expect_equal(respond("/session/0123abcd/download/file", 500L)$body, "Shiny's")
+  expect_equal(respond("/", 500L, is_error = FALSE)$body, "Shiny's")
+})

@@ -1,4 +1,4 @@
-# The spans of a Shiny app: of each message, with a child for each output.
+# The spans of a Shiny app: of each message, with a child for each output and samples of the stack.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
@@ -58,7 +58,10 @@ spans_of <- function(bytes) {
       id = format_hex(span[["2"]]), parent = format_hex(span[["4"]]),
       name = rawToChar(span[["5"]]), seconds = seconds(span[["8"]]) - seconds(span[["7"]]),
       attributes = attributes_of(span, 9),
-      events = lapply(all_of(span, 11), function(event) attributes_of(protobuf_fields(event), 3)),
+      events = lapply(all_of(span, 11), function(event) {
+        event <- protobuf_fields(event)
+        c(list(name = rawToChar(event[["2"]])), attributes_of(event, 3))
+      }),
       is_error = !is.null(span[["15"]]) && identical(protobuf_fields(span[["15"]])[["3"]], 2)
     )
   })
@@ -77,9 +80,13 @@ test_that("the span of a message includes the flush, and has children for output
   dir <- normalizePath(withr::local_tempdir())
   writeLines(c(
     "library(shiny)",
+    "save_all <- function() Sys.sleep(1.5)",
     "shinyApp(fluidPage(textOutput('out'), textOutput('slow')), function(input, output) {",
     "  output$out <- renderText({ Sys.sleep(0.3); paste('clicks:', input$go) })",
     "  output$slow <- renderText({ if (input$go > 0) stop('no such user') else 'fine' })",
+    "  observeEvent(input$go, {",
+    "    save_all()",
+    "  })",
     "})"
   ), file.path(dir, "app.R"))
   admin <- withr::local_tempfile(pattern = "a", tmpdir = "/tmp")
@@ -132,9 +139,19 @@ test_that("the span of a message includes the flush, and has children for output
   failed <- Filter(function(span) span$is_error, outputs)
   expect_equal(vapply(failed, `[[`, "", "name"), "output$slow")
   expect_equal(failed[[1]]$parent, clicked[[1]]$id)
-  expect_equal(failed[[1]]$events, list(list(exception.type = "simpleError")))
+  expect_equal(failed[[1]]$events, list(list(name = "exception", exception.type = "simpleError")))
   expect_equal(failed[[1]]$attributes$error.type, "simpleError")
   expect_match(clicked[[1]]$attributes$session.id, "^[0-9a-f]{8}$")
+  # The observer is named by samples of the stack.
+  samples <- Filter(function(event) event$name == "rookery.stack_sample", clicked[[1]]$events)
+  expect_match(
+    vapply(samples, `[[`, "", "code.stacktrace"),
+    paste0(
+      "^Sys.sleep < save_all < .*<observer:observeEvent\\(input[$]go\\)>, app.R#[0-9], ",
+      "session [0-9a-f]{8}$"
+    ),
+    all = FALSE
+  )
   slow <- Filter(function(span) span$name == "output$out", outputs)
   for (span in slow) expect_gt(span$seconds, 0.25)
   for (span in messages) expect_gt(span$seconds, 0.25)

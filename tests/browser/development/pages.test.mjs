@@ -228,6 +228,44 @@ test('the page of a handler that fails shows its source, only with the token', {
   await it.server.stop();
 });
 
+test('an error in the ui function of a Shiny app shows its source, only with the token', { timeout, skip }, async () => {
+  const app = (answer) => `library(shiny)
+page_of <- function(request) {
+  ${answer}
+}
+ui <- function(request) {
+  page_of(request)
+}
+shinyApp(ui, function(input, output) {})
+`;
+  const fine = app('fluidPage(h1("fine"))');
+  const it = await develop(appOf({ 'app.R': fine }), ['--editor', 'vscode']);
+  const { page, base } = it;
+  await text(page, 'h1', '^fine$');
+  // The open page reloads, and becomes the page of the error.
+  it.write('app.R', app('stop("no page for you")'));
+  await text(page, 'h1', '^no page for you$');
+  await text(page, 'pre b', 'stop\\("no page for you"\\)');
+  assert.match(await page.getAttribute('details[open] summary a', 'href'), /^vscode:\/\/file\/.*\/app\.R:3$/);
+  const calls = await page.evaluate(() => [...document.querySelectorAll('main > details > summary code')].map((code) => code.textContent));
+  assert.deepEqual(calls, ['stop("no page for you")', 'page_of(request)']);
+  await text(page, 'main', 'calls of packages are not shown');
+  const response = await page.goto(`${base}?api_key=s3cret-key`);
+  assert.equal(response.status(), 500);
+  assert.doesNotMatch(await page.content(), /s3cret-key/);
+  const context = await browser.newContext();
+  const stranger = await context.newPage();
+  assert.equal((await stranger.goto(base)).status(), 500);
+  assert.doesNotMatch(await stranger.content(), /no page for you|page_of/);
+  await page.goto(base);
+  it.write('app.R', fine);
+  await text(page, 'h1', '^fine$');
+  assert.deepEqual(page.problems, []);
+  await context.close();
+  await page.context().close();
+  await it.server.stop();
+});
+
 test('a page whose policy forbids scripts is left alone, and this is said once', { timeout, skip }, async () => {
   const strict = plainApp('return(TRUE)').replace("script-src 'nonce-abc'", "script-src 'none'");
   const it = await develop(appOf({ 'app.R': strict }));

@@ -12,23 +12,37 @@ use crate::settings::serve_settings::ServeSettings;
 /// server starts.
 const AT_START: &str = "determined at start-up";
 
-/// Returns the output of `rookery config`: a line for each setting.
+/// The title above the settings that somebody has set.
+const GIVEN: &str = "Set explicitly";
+
+/// The maximum width of the column of values. A longer value moves its own source to the right.
+const MAX_VALUE_WIDTH: usize = 40;
+
+/// Returns the output of `rookery config`: first the settings that were given, then a line for each
+/// setting.
 pub(crate) fn config(serve: &ServeSettings, target: &Target) -> Vec<u8> {
     let all = &serve.all;
+    let lines_of = |is_shown: &dyn Fn(&Setting) -> bool| -> Vec<[String; 3]> {
+        let rows = table::all().filter(|row| row.places != Places::R && is_shown(row));
+        rows.map(|row| line(row, all)).collect()
+    };
+    let mut sections = vec![(GIVEN, lines_of(&|row| all.given(row.name).is_some()))];
+    sections.extend(
+        Group::ALL.map(|group| (group.title(), lines_of(&|row: &Setting| row.group == group))),
+    );
+    let width = |column: usize| {
+        let lines = sections.iter().flat_map(|(_, lines)| lines);
+        lines.map(|line| line[column].chars().count()).max().unwrap_or(0)
+    };
+    let (names, values) = (width(0), width(1).min(MAX_VALUE_WIDTH));
     let mut text = format!(
         "Settings of {}. R was not started, so settings of an .Rprofile or the app are not \
          included.\n",
         target.path.display()
     );
-    for group in Group::ALL {
-        let rows = table::all().filter(|row| row.group == group && row.places != Places::R);
-        let lines: Vec<[String; 3]> = rows.map(|row| line(row, all)).collect();
-        let width = |column: usize| {
-            lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)
-        };
-        let (names, values) = (width(0), width(1).min(40));
-        let _ = write!(text, "\n{}\n", group.title());
-        for [name, value, source] in &lines {
+    for (title, lines) in sections.iter().filter(|(_, lines)| !lines.is_empty()) {
+        let _ = write!(text, "\n{title}\n");
+        for [name, value, source] in lines {
             let _ = writeln!(text, "  {name:<names$}  {value:<values$}  {source}");
         }
     }
@@ -108,6 +122,11 @@ mod tests {
         for row in table::all().filter(|row| row.places != Places::R) {
             has(if row.has_option() { row.name } else { row.path().leak() }, "", "");
         }
+        let given = text.split("\n\n").nth(1).unwrap();
+        assert!(given.starts_with(GIVEN) && given.lines().count() == 4, "{given}");
+        let sources = given.lines().skip(1).map(|line| line.rfind("  ").unwrap());
+        let start = sources.collect::<std::collections::HashSet<_>>();
+        assert_eq!(start.len(), 1, "one column: {given}");
         assert!(!text.contains("password") && text.contains("R was not started"), "{text}");
     }
 

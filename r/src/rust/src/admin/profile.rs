@@ -32,11 +32,12 @@ pub unsafe extern "C" fn rk_stack_sampled(names: Bytes, place: Bytes) {
     let (names, place) = unsafe { (names.get(), place.get()) };
     entry((), || {
         core::with(|core| {
+            let mut text = names[..names.len().min(MAX_STACK_LEN - place.len())].to_vec();
+            text.extend_from_slice(place);
             if let Some(scoreboard) = core.scoreboard() {
-                let mut text = names[..names.len().min(MAX_STACK_LEN - place.len())].to_vec();
-                text.extend_from_slice(place);
                 scoreboard.set_stack(now(), &text);
             }
+            core.tracing.on_sample(&text);
         });
     });
 }

@@ -25,6 +25,8 @@ pub(crate) struct Tracing {
     pub(crate) handshakes: HashMap<u64, TraceContext>,
     /// The number of the span of the current message in `events`, or 0 between two messages.
     pub(crate) message: u64,
+    /// The number of stack samples in that span.
+    pub(super) samples: u32,
     /// The beginnings of the tokens of Shiny's sessions, by the ids of their WebSockets.
     pub(super) sessions: HashMap<u64, String>,
     /// The spans of the outputs that are being computed.

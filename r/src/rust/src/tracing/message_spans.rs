@@ -9,6 +9,9 @@ use super::invocation_spans::{OutputSpan, Tracing};
 /// The maximum number of outputs that have a span at the same time. Further ones have none.
 const MAX_OUTPUTS: usize = 256;
 
+/// The maximum number of stack samples in the span of a message: those of the first 16 s.
+const MAX_SAMPLES: u32 = 32;
+
 /// The maximum length in bytes of the name of an output in the name of its span.
 const MAX_NAME: usize = 100;
 
@@ -26,6 +29,7 @@ impl Tracing {
         self.set_session(&mut span, socket);
         let number = self.keep(span);
         self.message = number;
+        self.samples = 0;
         number
     }
 
@@ -101,6 +105,21 @@ impl Tracing {
         }
         if let Some(message) = self.events.get_mut(&self.message) {
             message.set_exception(class);
+        }
+    }
+
+    /// Adds a sample of R's stack to the span of the current message, if R computes for one that is
+    /// recorded. Shiny says when it computes an output but not when it runs an observer, which only
+    /// samples name.
+    pub(crate) fn on_sample(&mut self, stack: &[u8]) {
+        let Some(message) = self.events.get_mut(&self.message) else { return };
+        if self.samples < MAX_SAMPLES {
+            self.samples += 1;
+            message.add_event(
+                "rookery.stack_sample",
+                "code.stacktrace",
+                &String::from_utf8_lossy(stack),
+            );
         }
     }
 
