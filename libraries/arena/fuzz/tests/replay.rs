@@ -3,16 +3,18 @@
 
 use std::path::Path;
 
-use rookery_arena_fuzz;
+use rookery_arena_fuzz::{
+    arena_collections, arena_layout, arena_operations, arena_pool, arena_sync,
+};
 
 type Target = fn(&[u8]);
 
 const TARGETS: [(&str, Target); 5] = [
-    ("arena_layout", arena::arena_layout),
-    ("arena_operations", arena::arena_operations),
-    ("arena_collections", arena::arena_collections),
-    ("arena_pool", arena::arena_pool),
-    ("arena_sync", arena::arena_sync),
+    ("arena_layout", arena_layout),
+    ("arena_operations", arena_operations),
+    ("arena_collections", arena_collections),
+    ("arena_pool", arena_pool),
+    ("arena_sync", arena_sync),
 ];
 
 #[test]
