@@ -157,42 +157,6 @@ macro_rules! typed_methods {
                 Ok(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), len) })
             }
 
-            /// Allocates a slice of `len` values in the arena. Each value is the result of a call
-            /// of `make` with its index. `make` may allocate in this arena.
-            ///
-            /// # Panics
-            /// If the memory is not available, or if `make` panics. In the latter case the values
-            /// made before are not dropped.
-            #[inline]
-            #[track_caller]
-            pub fn alloc_slice_with<T>(
-                &self,
-                len: usize,
-                make: impl FnMut(usize) -> T,
-            ) -> &mut [T] {
-                match self.try_alloc_slice_with(len, make) {
-                    Ok(slice) => slice,
-                    Err(error) => error.raise(),
-                }
-            }
-
-            /// Allocates a slice of `len` results of `make`, as
-            /// [`alloc_slice_with`](Self::alloc_slice_with) does, but returns an error instead of
-            /// panicking.
-            ///
-            /// # Errors
-            /// If the memory is not available. In this case `make` is not called.
-            #[inline]
-            pub fn try_alloc_slice_with<T>(
-                &self,
-                len: usize,
-                make: impl FnMut(usize) -> T,
-            ) -> Result<&mut [T], $crate::AllocError> {
-                let start = self.try_alloc_array::<T>(len)?;
-                // SAFETY: the memory is fresh and large enough for `len` values.
-                Ok(unsafe { $crate::typed::fill(start, len, make) })
-            }
-
             /// Allocates a slice of `len` zeros in the arena. Other allocations are not zeroed,
             /// because `reset` does not clear the memory.
             ///

@@ -1,13 +1,11 @@
 //! A value in an arena that is dropped with its owner.
 
-use core::borrow::Borrow;
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use core::ptr;
 
 use crate::arena::Arena;
-use crate::error::AllocError;
 
 /// A value in an [`Arena`] that has an owner, which drops it. A value that
 /// [`alloc`](Arena::alloc) has moved into the arena is never dropped.
@@ -47,24 +45,6 @@ impl<'a, T> Box<'a, T> {
     #[track_caller]
     pub fn new_in(value: T, arena: &'a Arena) -> Box<'a, T> {
         Box(arena.alloc(value))
-    }
-
-    /// Moves `value` into the arena, as [`new_in`](Box::new_in) does, but returns an error instead
-    /// of panicking.
-    ///
-    /// # Errors
-    /// If the memory is not available. In this case `value` is dropped.
-    #[inline]
-    pub fn try_new_in(value: T, arena: &'a Arena) -> Result<Box<'a, T>, AllocError> {
-        arena.try_alloc(value).map(Box)
-    }
-
-    /// Returns the value of a box. Its memory remains unused until the arena is reset.
-    #[inline]
-    pub fn into_inner(boxed: Box<'a, T>) -> T {
-        let value = ManuallyDrop::new(boxed);
-        // SAFETY: the value is initialized, and the box that owned it is never dropped.
-        unsafe { ptr::read(value.0) }
     }
 }
 
@@ -112,28 +92,8 @@ impl<T: ?Sized> DerefMut for Box<'_, T> {
     }
 }
 
-impl<T: ?Sized> AsRef<T> for Box<'_, T> {
-    fn as_ref(&self) -> &T {
-        self
-    }
-}
-
-impl<T: ?Sized> Borrow<T> for Box<'_, T> {
-    fn borrow(&self) -> &T {
-        self
-    }
-}
-
 impl<T: ?Sized + fmt::Debug> fmt::Debug for Box<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
-
-impl<T: ?Sized + fmt::Display> fmt::Display for Box<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-super::compare_as!(impl [T: ?Sized] Box<'_, T> as T);

@@ -51,27 +51,6 @@ impl<'a> Buffer<'a> {
         Buffer { bytes: Vec::new_in(arena), read: 0 }
     }
 
-    /// Makes an empty buffer with space for `capacity` bytes.
-    ///
-    /// # Panics
-    /// If the memory is not available.
-    #[track_caller]
-    pub fn with_capacity_in(capacity: usize, arena: &'a Arena) -> Buffer<'a> {
-        Buffer { bytes: Vec::with_capacity_in(capacity, arena), read: 0 }
-    }
-
-    /// Appends `bytes` to the buffer.
-    ///
-    /// # Panics
-    /// If the memory is not available.
-    #[inline]
-    #[track_caller]
-    pub fn push(&mut self, bytes: &[u8]) {
-        if let Err(error) = self.try_push(bytes) {
-            error.raise();
-        }
-    }
-
     /// Appends `bytes` to the buffer, as [`push`](Buffer::push) does, but returns an error instead
     /// of panicking.
     ///
@@ -106,16 +85,6 @@ impl<'a> Buffer<'a> {
         self.read = 0;
     }
 
-    /// Returns the buffer's capacity in bytes, including the space of bytes that were already read.
-    pub fn capacity(&self) -> usize {
-        self.bytes.capacity()
-    }
-
-    /// Returns the unread bytes. They stay in the arena until the arena is reset.
-    pub fn into_slice(self) -> &'a mut [u8] {
-        &mut self.bytes.into_slice()[self.read..]
-    }
-
     /// Moves the unread bytes to the front of the buffer if at least half of its bytes were read.
     /// The number of moved bytes is therefore never larger than the number of bytes that were read.
     fn move_to_front(&mut self) {
@@ -132,14 +101,8 @@ impl fmt::Debug for Buffer<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Buffer")
             .field("unread", &self.unread().len())
-            .field("capacity", &self.capacity())
+            .field("capacity", &self.bytes.capacity())
             .finish()
-    }
-}
-
-impl fmt::Write for Buffer<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.try_push(text.as_bytes()).map_err(|_| fmt::Error)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Collecting an iterator in an arena.
 
-use super::{Box, String, Vec};
+use super::Vec;
 use crate::arena::Arena;
 
 /// A collection that can be made from an iterator, with its memory in an [`Arena`]. It is to
@@ -44,23 +44,6 @@ impl<'a, T> FromIteratorIn<'a, T> for Vec<'a, T> {
     }
 }
 
-impl<'a, T> FromIteratorIn<'a, T> for Box<'a, [T]> {
-    fn from_iter_in<I: IntoIterator<Item = T>>(values: I, arena: &'a Arena) -> Self {
-        Vec::from_iter_in(values, arena).into_boxed_slice()
-    }
-}
-
-impl<'a, T> FromIteratorIn<'a, T> for String<'a>
-where
-    String<'a>: Extend<T>,
-{
-    fn from_iter_in<I: IntoIterator<Item = T>>(values: I, arena: &'a Arena) -> Self {
-        let mut text = String::new_in(arena);
-        text.extend(values);
-        text
-    }
-}
-
 /// Collects the values up to the first error, and returns that error if there is one.
 impl<'a, T, E, C: FromIteratorIn<'a, T>> FromIteratorIn<'a, Result<T, E>> for Result<C, E> {
     fn from_iter_in<I: IntoIterator<Item = Result<T, E>>>(values: I, arena: &'a Arena) -> Self {
@@ -75,12 +58,5 @@ impl<'a, T, E, C: FromIteratorIn<'a, T>> FromIteratorIn<'a, Result<T, E>> for Re
         // `fuse`, because a collection may ask again after the end.
         let collection = C::from_iter_in(values.fuse(), arena);
         error.map_or(Ok(collection), Err)
-    }
-}
-
-/// Collects the values up to the first `None`, and returns `None` if there is one.
-impl<'a, T, C: FromIteratorIn<'a, T>> FromIteratorIn<'a, Option<T>> for Option<C> {
-    fn from_iter_in<I: IntoIterator<Item = Option<T>>>(values: I, arena: &'a Arena) -> Self {
-        Result::from_iter_in(values.into_iter().map(|value| value.ok_or(())), arena).ok()
     }
 }

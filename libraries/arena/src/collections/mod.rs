@@ -15,41 +15,6 @@
 //! assert_eq!(prelude.len(), 5);
 //! ```
 
-/// Implements comparison and hashing of a collection `$type` by those of the `$target` that it
-/// dereferences to, so that it can be a key that is looked up by its `$target` (`Borrow`).
-macro_rules! compare_as {
-    (impl [$($generics:tt)*] $type:ty as $target:ty) => {
-        impl<$($generics)*> PartialEq for $type where $target: PartialEq {
-            fn eq(&self, other: &Self) -> bool {
-                **self == **other
-            }
-        }
-
-        impl<$($generics)*> Eq for $type where $target: Eq {}
-
-        // `$target` may have a partial order only.
-        #[allow(clippy::non_canonical_partial_ord_impl)]
-        impl<$($generics)*> PartialOrd for $type where $target: PartialOrd {
-            fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
-                (**self).partial_cmp(&**other)
-            }
-        }
-
-        impl<$($generics)*> Ord for $type where $target: Ord {
-            fn cmp(&self, other: &Self) -> core::cmp::Ordering {
-                (**self).cmp(&**other)
-            }
-        }
-
-        impl<$($generics)*> core::hash::Hash for $type where $target: core::hash::Hash {
-            fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
-                (**self).hash(state);
-            }
-        }
-    };
-}
-pub(crate) use compare_as;
-
 mod boxed;
 mod buffer;
 mod collect;

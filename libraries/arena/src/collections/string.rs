@@ -1,17 +1,11 @@
 //! A growable string whose memory is in an arena.
 
-use core::borrow::Borrow;
 use core::fmt;
-use core::ops::{Deref, DerefMut};
+use core::ops::Deref;
 use core::str;
-
-mod edit;
-
-pub use edit::Drain;
 
 use super::vec::Vec;
 use crate::arena::Arena;
-use crate::error::AllocError;
 
 /// A growable string whose memory is in an [`Arena`]. It grows as [`Vec`] does.
 ///
@@ -33,8 +27,7 @@ use crate::error::AllocError;
 /// take constant time.
 ///
 /// # Panics
-/// Methods without `try_` in their name panic if the memory is not available. `write!` returns
-/// [`fmt::Error`] instead.
+/// If the memory is not available. `write!` returns [`fmt::Error`] instead.
 pub struct String<'a> {
     /// The text of the string in UTF-8.
     bytes: Vec<'a, u8>,
@@ -49,23 +42,32 @@ impl<'a> String<'a> {
         String { bytes: Vec::new_in(arena) }
     }
 
-    /// Makes an empty string with space for `capacity` bytes.
+    /// Makes a string of formatted text. The macro [`format_in!`](crate::format_in) calls it.
     ///
     /// # Panics
-    /// If the memory is not available.
+    /// If the memory is not available, or if an implementation of a formatting trait returns an
+    /// error.
     #[track_caller]
-    pub fn with_capacity_in(capacity: usize, arena: &'a Arena) -> String<'a> {
-        String { bytes: Vec::with_capacity_in(capacity, arena) }
-    }
+    pub fn from_fmt_in(text: fmt::Arguments<'_>, arena: &'a Arena) -> String<'a> {
+        /// Panics with the reason if the memory is not available, because `fmt::Error` contains no
+        /// reason.
+        struct Panicking<'s, 'a>(&'s mut String<'a>);
 
-    /// Appends a character to the string.
-    ///
-    /// # Panics
-    /// If the memory is not available.
-    #[inline]
-    #[track_caller]
-    pub fn push(&mut self, character: char) {
-        self.push_str(character.encode_utf8(&mut [0; 4]));
+        impl fmt::Write for Panicking<'_, '_> {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                self.0.push_str(text);
+                Ok(())
+            }
+        }
+
+        let mut string = String::new_in(arena);
+        if let Some(text) = text.as_str() {
+            string.push_str(text);
+            return string;
+        }
+        fmt::write(&mut Panicking(&mut string), text)
+            .expect("an implementation of a formatting trait returned an error");
+        string
     }
 
     /// Appends `text` to the string.
@@ -78,33 +80,6 @@ impl<'a> String<'a> {
         self.bytes.extend_from_slice(text.as_bytes());
     }
 
-    /// Appends `text` to the string, as [`push_str`](String::push_str) does, but returns an error
-    /// instead of panicking.
-    ///
-    /// # Errors
-    /// If the memory is not available. In this case the string is unchanged.
-    #[inline]
-    pub fn try_push_str(&mut self, text: &str) -> Result<(), AllocError> {
-        self.bytes.try_extend_from_slice(text.as_bytes())
-    }
-
-    /// Removes the string's last character and returns it.
-    pub fn pop(&mut self) -> Option<char> {
-        let last = self.chars().next_back()?;
-        self.bytes.truncate(self.bytes.len() - last.len_utf8());
-        Some(last)
-    }
-
-    /// Removes all characters from the string, and keeps its memory.
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-    }
-
-    /// Returns the string's capacity in bytes.
-    pub fn capacity(&self) -> usize {
-        self.bytes.capacity()
-    }
-
     /// Returns the string's text.
     #[inline]
     pub fn as_str(&self) -> &str {
@@ -113,8 +88,7 @@ impl<'a> String<'a> {
 
     /// Returns the string's text. It stays in the arena until the arena is reset.
     pub fn into_str(self) -> &'a mut str {
-        // SAFETY: the bytes are UTF-8, because only whole texts and characters are added, and only
-        // whole characters are removed.
+        // SAFETY: the bytes are UTF-8, because only whole texts are added.
         unsafe { str::from_utf8_unchecked_mut(self.bytes.into_slice()) }
     }
 }
@@ -129,17 +103,9 @@ impl Deref for String<'_> {
     }
 }
 
-impl DerefMut for String<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut str {
-        // SAFETY: as in `into_str`; writing through a `&mut str` keeps the text valid.
-        unsafe { str::from_utf8_unchecked_mut(&mut self.bytes) }
-    }
-}
-
 impl fmt::Write for String<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.try_push_str(text).map_err(|_| fmt::Error)
+        self.bytes.try_extend_from_slice(text.as_bytes()).map_err(|_| fmt::Error)
     }
 }
 
@@ -155,8 +121,6 @@ impl fmt::Display for String<'_> {
     }
 }
 
-super::compare_as!(impl [] String<'_> as str);
-
 impl PartialEq<str> for String<'_> {
     fn eq(&self, other: &str) -> bool {
         self.as_str() == other
@@ -166,44 +130,6 @@ impl PartialEq<str> for String<'_> {
 impl PartialEq<&str> for String<'_> {
     fn eq(&self, other: &&str) -> bool {
         self.as_str() == *other
-    }
-}
-
-impl AsRef<str> for String<'_> {
-    fn as_ref(&self) -> &str {
-        self
-    }
-}
-
-impl Borrow<str> for String<'_> {
-    fn borrow(&self) -> &str {
-        self
-    }
-}
-
-/// Copies the string to new memory in the same arena.
-impl Clone for String<'_> {
-    fn clone(&self) -> Self {
-        let mut copy = String::with_capacity_in(self.len(), self.bytes.arena());
-        copy.push_str(self);
-        copy
-    }
-
-    fn clone_from(&mut self, from: &Self) {
-        self.clear();
-        self.push_str(from);
-    }
-}
-
-impl Extend<char> for String<'_> {
-    fn extend<I: IntoIterator<Item = char>>(&mut self, characters: I) {
-        characters.into_iter().for_each(|character| self.push(character));
-    }
-}
-
-impl<'t> Extend<&'t str> for String<'_> {
-    fn extend<I: IntoIterator<Item = &'t str>>(&mut self, texts: I) {
-        texts.into_iter().for_each(|text| self.push_str(text));
     }
 }
 

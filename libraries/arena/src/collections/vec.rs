@@ -5,7 +5,6 @@
 //! initialized and owned by the array. Nothing else has a pointer to them, so growing may move
 //! them.
 
-use core::borrow::{Borrow, BorrowMut};
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
@@ -13,12 +12,8 @@ use core::ptr::{self, NonNull};
 use core::slice;
 
 mod drain;
-mod edit;
-mod into_iter;
 
 pub use drain::Drain;
-pub(super) use drain::bounds;
-pub use into_iter::IntoIter;
 
 use crate::arena::Arena;
 use crate::error::AllocError;
@@ -47,7 +42,7 @@ use crate::typed::array;
 ///
 /// # Cost
 /// `push`, `extend_from_slice` and similar methods cost a copy of the added values, and amortized
-/// constant time for each value. `pop`, `len`, `capacity` and `into_slice` take constant time.
+/// constant time for each value. `len`, `capacity` and `into_slice` take constant time.
 /// `truncate`, `clear` and drop run the destructors of the removed values, if they have any.
 ///
 /// # Panics
@@ -76,8 +71,10 @@ impl<'a, T> Vec<'a, T> {
     #[track_caller]
     pub fn with_capacity_in(capacity: usize, arena: &'a Arena) -> Vec<'a, T> {
         let mut vec = Vec::new_in(arena);
-        if let Err(error) = vec.try_reserve_exact(capacity) {
-            error.raise();
+        if capacity > vec.capacity {
+            if let Err(error) = vec.grow(capacity) {
+                error.raise();
+            }
         }
         vec
     }
@@ -108,14 +105,6 @@ impl<'a, T> Vec<'a, T> {
         unsafe { self.start.add(self.len).write(value) };
         self.len += 1;
         Ok(())
-    }
-
-    /// Removes the array's last value and returns it.
-    #[inline]
-    pub fn pop(&mut self) -> Option<T> {
-        self.len = self.len.checked_sub(1)?;
-        // SAFETY: the value is initialized and no longer counted.
-        Some(unsafe { self.start.add(self.len).read() })
     }
 
     /// Shortens the array to its first `len` values, and drops the others.
@@ -166,17 +155,6 @@ impl<'a, T> Vec<'a, T> {
         self.grow(doubled).or_else(|_| self.grow(needed))
     }
 
-    /// Makes space in the array for exactly `more` further values.
-    ///
-    /// # Errors
-    /// If the memory is not available. In this case the array is unchanged.
-    pub fn try_reserve_exact(&mut self, more: usize) -> Result<(), AllocError> {
-        if more <= self.capacity - self.len {
-            return Ok(());
-        }
-        self.grow(self.len.checked_add(more).ok_or(AllocError::too_large())?)
-    }
-
     /// Returns the number of values that the array can hold without growing.
     pub fn capacity(&self) -> usize {
         self.capacity
@@ -188,12 +166,6 @@ impl<'a, T> Vec<'a, T> {
         self
     }
 
-    /// Returns the values of the array as a mutable slice.
-    #[inline]
-    pub fn as_mut_slice(&mut self) -> &mut [T] {
-        self
-    }
-
     /// Returns the values of the array as a slice. They stay in the arena until it is reset, and
     /// are never dropped.
     pub fn into_slice(self) -> &'a mut [T] {
@@ -201,11 +173,6 @@ impl<'a, T> Vec<'a, T> {
         // SAFETY: there are `len` initialized values, in memory that belongs to the arena for `'a`
         // and to nothing else.
         unsafe { slice::from_raw_parts_mut(vec.start.as_ptr(), vec.len) }
-    }
-
-    /// Returns the arena that contains the array.
-    pub fn arena(&self) -> &'a Arena {
-        self.arena
     }
 
     #[cold]
@@ -280,20 +247,6 @@ impl<T> Extend<T> for Vec<'_, T> {
     }
 }
 
-/// Copies the array to new memory in the same arena.
-impl<T: Clone> Clone for Vec<'_, T> {
-    fn clone(&self) -> Self {
-        let mut vec = Vec::with_capacity_in(self.len, self.arena);
-        vec.extend(self.iter().cloned());
-        vec
-    }
-
-    fn clone_from(&mut self, from: &Self) {
-        self.clear();
-        self.extend(from.iter().cloned());
-    }
-}
-
 impl<T> Drop for Vec<'_, T> {
     fn drop(&mut self) {
         self.clear();
@@ -306,8 +259,6 @@ impl<T: fmt::Debug> fmt::Debug for Vec<'_, T> {
     }
 }
 
-super::compare_as!(impl [T] Vec<'_, T> as [T]);
-
 impl<T: PartialEq> PartialEq<[T]> for Vec<'_, T> {
     fn eq(&self, other: &[T]) -> bool {
         self.as_slice() == other
@@ -317,48 +268,6 @@ impl<T: PartialEq> PartialEq<[T]> for Vec<'_, T> {
 impl<T: PartialEq, const N: usize> PartialEq<[T; N]> for Vec<'_, T> {
     fn eq(&self, other: &[T; N]) -> bool {
         self.as_slice() == other
-    }
-}
-
-impl<T> AsRef<[T]> for Vec<'_, T> {
-    fn as_ref(&self) -> &[T] {
-        self
-    }
-}
-
-impl<T> AsMut<[T]> for Vec<'_, T> {
-    fn as_mut(&mut self) -> &mut [T] {
-        self
-    }
-}
-
-impl<T> Borrow<[T]> for Vec<'_, T> {
-    fn borrow(&self) -> &[T] {
-        self
-    }
-}
-
-impl<T> BorrowMut<[T]> for Vec<'_, T> {
-    fn borrow_mut(&mut self) -> &mut [T] {
-        self
-    }
-}
-
-impl<'v, T> IntoIterator for &'v Vec<'_, T> {
-    type Item = &'v T;
-    type IntoIter = slice::Iter<'v, T>;
-
-    fn into_iter(self) -> slice::Iter<'v, T> {
-        self.iter()
-    }
-}
-
-impl<'v, T> IntoIterator for &'v mut Vec<'_, T> {
-    type Item = &'v mut T;
-    type IntoIter = slice::IterMut<'v, T>;
-
-    fn into_iter(self) -> slice::IterMut<'v, T> {
-        self.iter_mut()
     }
 }
 

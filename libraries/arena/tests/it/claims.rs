@@ -64,7 +64,7 @@ fn an_arena_runs_no_destructor() {
     let drops = Cell::new(0);
     let mut arena = Arena::new();
     arena.alloc(Counted(&drops));
-    arena.alloc_slice_with(3, |_| Counted(&drops));
+    (0..3).for_each(|_| _ = arena.alloc(Counted(&drops)));
     arena.reset();
     arena.alloc_with(|| Counted(&drops));
     drop(arena);

@@ -106,13 +106,6 @@ fn a_value_maker_may_allocate() {
     let outer =
         arena.alloc_with(|| (arena.alloc_slice_fill(1000, 3u8), arena.alloc_str("inner"), 7u64));
     assert_eq!((outer.0[999], &*outer.1, outer.2), (3, "inner", 7));
-    let lines = arena.alloc_slice_with(50, |n| &*arena.alloc_slice_fill(n, n as u8));
-    assert!(
-        lines
-            .iter()
-            .enumerate()
-            .all(|(n, line)| line.len() == n && line.iter().all(|byte| *byte == n as u8))
-    );
 }
 
 #[test]

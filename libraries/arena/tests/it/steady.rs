@@ -1,8 +1,9 @@
 //! Periods that are alike: after a few of them, an arena calls neither malloc nor free.
 
 use std::alloc::Layout;
+use std::io::Write;
 
-use rookery_arena::collections::{Buffer, String, Vec};
+use rookery_arena::collections::{Buffer, Vec};
 use rookery_arena::{Arena, Growth, SyncArena};
 
 use crate::heap;
@@ -33,14 +34,14 @@ fn a_growing_text_calls_no_malloc_once_warm() {
                 let piece = "x".repeat(step);
                 let mut arena = Arena::new();
                 let calls = calls_once_warm(&mut arena, |arena| {
-                    let mut text = String::with_capacity_in(capacity, arena);
+                    let mut text = Vec::with_capacity_in(capacity, arena);
                     while text.len() < total {
-                        text.push_str(&piece);
+                        text.extend_from_slice(piece.as_bytes());
                         if others {
                             arena.alloc(1u64);
                         }
                     }
-                    assert_eq!(text.into_str().len(), total.next_multiple_of(step));
+                    assert_eq!(text.into_slice().len(), total.next_multiple_of(step));
                 });
                 assert_eq!(calls, (0, 0), "{total} bytes from {capacity}, others: {others}");
             }
@@ -75,7 +76,7 @@ fn arrays_that_grow_in_turns_call_no_malloc_once_warm() {
         }
         let mut buffer = Buffer::new_in(arena);
         for array in arrays {
-            array.iter().for_each(|n| buffer.push(&n.to_le_bytes()));
+            array.iter().for_each(|n| buffer.write_all(&n.to_le_bytes()).unwrap());
             buffer.skip(1000);
         }
     });
@@ -168,11 +169,11 @@ fn a_chunk_of_the_largest_size_is_not_replaced() {
 fn a_chunk_that_grew_once_is_forgotten() {
     let mut arena = Arena::new();
     let period = |arena: &mut Arena, total: usize| {
-        let mut text = String::with_capacity_in(20_000, arena);
+        let mut text = Vec::with_capacity_in(20_000, arena);
         while text.len() < total {
-            text.push_str(&"x".repeat(1000));
+            text.extend_from_slice(&vec![b'x'; 1000]);
         }
-        let _ = text.into_str();
+        let _ = text.into_slice();
         arena.reset();
     };
     period(&mut arena, if cfg!(miri) { 300_000 } else { 3_000_000 });

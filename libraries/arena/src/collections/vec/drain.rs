@@ -51,7 +51,7 @@ impl<'a, T> Vec<'a, T> {
 /// # Panics
 /// If the range is not within the collection.
 #[track_caller]
-pub(in crate::collections) fn bounds(range: &impl RangeBounds<usize>, len: usize) -> Range<usize> {
+fn bounds(range: &impl RangeBounds<usize>, len: usize) -> Range<usize> {
     use core::ops::Bound::{Excluded, Included, Unbounded};
     let start = match range.start_bound() {
         Included(&start) => Some(start),

@@ -58,7 +58,6 @@ fn values_are_dropped_with_the_array_and_not_with_the_arena() {
     let value = Rc::new(());
     let mut array = Vec::new_in(&arena);
     array.extend((0..10).map(|_| Rc::clone(&value)));
-    drop(array.pop());
     array.truncate(6);
     assert_eq!(Rc::strong_count(&value), 7);
     drop(array);
@@ -77,7 +76,7 @@ fn an_array_of_values_without_bytes_needs_no_memory() {
     let arena = Arena::new();
     let mut array = Vec::new_in(&arena);
     (0..1000).for_each(|_| array.push(()));
-    assert_eq!((array.len(), array.pop(), arena.capacity()), (1000, Some(()), 0));
+    assert_eq!((array.len(), arena.capacity()), (1000, 0));
 }
 
 #[test]
@@ -106,7 +105,7 @@ fn a_refused_growth_leaves_the_array_as_it_was() {
     assert!(len * 8 > 2500, "{len} values");
     assert!(array.iter().all(|value| *value == 7));
     assert_eq!(array.try_reserve(usize::MAX).unwrap_err().requested(), usize::MAX);
-    assert_eq!((array.len(), array.pop()), (len, Some(7)));
+    assert_eq!((array.len(), array.last()), (len, Some(&7)));
 }
 
 #[test]
@@ -117,7 +116,7 @@ fn random_arrays_against_those_of_std() {
         (0..4).map(|_| (Vec::new_in(&arena), std::vec::Vec::new())).collect();
     for step in 0..STEPS {
         let (ours, std) = &mut pairs[random.between(0, 3)];
-        match random.between(0, 9) {
+        match random.between(0, 7) {
             0..=4 => {
                 ours.push(step as u16);
                 std.push(step as u16);
@@ -127,7 +126,6 @@ fn random_arrays_against_those_of_std() {
                 ours.extend_from_slice(&more);
                 std.extend_from_slice(&more);
             }
-            7 | 8 => assert_eq!(ours.pop(), std.pop()),
             _ => {
                 let len = random.between(0, 4 * std.len());
                 ours.truncate(len);
@@ -142,14 +140,13 @@ fn random_arrays_against_those_of_std() {
 fn a_text_grows_and_stays_utf8() {
     use std::fmt::Write;
     let arena = Arena::new();
-    let mut text = String::with_capacity_in(4, &arena);
-    text.push('\u{e9}');
-    text.push_str("\u{1F426} and ");
+    let mut text = String::new_in(&arena);
+    text.push_str("\u{e9}\u{1F426} and ");
     write!(text, "{:>5}", 42).unwrap();
     assert_eq!(text, "\u{e9}\u{1F426} and    42");
-    assert_eq!((text.pop(), text.pop(), text.len()), (Some('2'), Some('4'), 14));
+    let text = text.into_str();
     text.make_ascii_uppercase();
-    assert_eq!(text.into_str(), "\u{e9}\u{1F426} AND    ");
+    assert_eq!(text, "\u{e9}\u{1F426} AND    42");
 }
 
 #[test]
@@ -159,9 +156,6 @@ fn a_text_past_the_limit_is_a_format_error() {
     arena.set_allocation_limit(Some(512));
     let mut text = String::new_in(&arena);
     assert!(write!(text, "{:1000}", 1).is_err());
-    assert!(text.try_push_str(&"x".repeat(1000)).is_err());
-    text.clear();
-    assert!(text.try_push_str("ok").is_ok());
 }
 
 #[test]
@@ -190,7 +184,7 @@ fn a_buffer_is_a_queue_of_bytes() {
         assert!(buffer.unread().iter().eq(&model));
     }
     let rest: std::vec::Vec<u8> = model.into();
-    assert_eq!(buffer.into_slice(), rest);
+    assert_eq!(buffer.unread(), rest);
 }
 
 #[test]
