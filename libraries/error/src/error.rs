@@ -210,11 +210,6 @@ impl Error {
         Chain::new(self.object())
     }
 
-    /// Returns the last error in the [`chain`](Error::chain) of this error and its sources.
-    pub fn root_cause(&self) -> &(dyn StdError + 'static) {
-        self.chain().last().expect("the chain starts with the error itself")
-    }
-
     pub(crate) fn from_repr(repr: Repr) -> Error {
         Error(repr)
     }

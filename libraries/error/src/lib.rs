@@ -28,7 +28,6 @@
 //!
 //! # Features
 //! No feature is enabled by default.
-//! - `stream`: a wrapper for streams. It depends on `futures-core`.
 //! - `tracing`: a hook that writes errors as events. It depends on `tracing`, without its default
 //!   features.
 
@@ -51,8 +50,6 @@ mod tracing;
 pub use chain::Chain;
 pub use context::Context;
 pub use error::Error;
-#[cfg(feature = "stream")]
-pub use hook::ErrorHookStream;
 pub use hook::{
     ErrorHook, ErrorHookFuture, ErrorId, HookGuard, clear, current_hook, set_hook, throw,
     with_hook, with_hook_option,
@@ -60,7 +57,7 @@ pub use hook::{
 pub use repr::StaticError;
 pub use request::{Delivery, Kind, QUEUED_REPORTS, Report, Reports, RequestHook};
 #[cfg(feature = "tracing")]
-pub use tracing::{TracingHook, trace_request};
+pub use tracing::TracingHook;
 
 /// A `Result` with the error type [`Error`] as default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -51,9 +51,3 @@ impl fmt::Debug for TracingHook {
         f.debug_struct("TracingHook").field("next", &self.next.is_some()).finish_non_exhaustive()
     }
 }
-
-/// Writes a `tracing` event at level `ERROR` with the error and the id of its request. Use it as an
-/// observer for [`Reports::with_observer`](crate::Reports::with_observer).
-pub fn trace_request(request: u64, error: &Error) {
-    tracing::error!(request, error = %format_args!("{error:#}"), "request failed");
-}

@@ -10,8 +10,6 @@ use std::sync::Arc;
 use crate::Error;
 
 pub use future::ErrorHookFuture;
-#[cfg(feature = "stream")]
-pub use future::ErrorHookStream;
 pub use stack::HookGuard;
 
 /// An error hook: a receiver of the errors that code passes to [`throw`].

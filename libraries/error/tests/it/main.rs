@@ -11,8 +11,6 @@ mod macros;
 mod repr;
 mod request;
 mod show;
-#[cfg(feature = "stream")]
-mod stream;
 #[cfg(feature = "tracing")]
 mod tracing;
 

@@ -3,10 +3,7 @@
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use rookery_error::{
-    Delivery, Error, ErrorHook, ErrorId, Kind, Reports, TracingHook, clear, error, throw,
-};
-use rookery_error::{trace_request, with_hook};
+use rookery_error::{ErrorHook, ErrorId, TracingHook, clear, error, throw, with_hook};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -63,32 +60,4 @@ fn errors_become_events_and_are_passed_on() {
         "ERROR message=error thrown error=alone",
     ];
     assert_eq!(*lines.0.lock().expect("no panic"), expected);
-}
-
-#[derive(Clone, Copy)]
-struct Any;
-
-impl Kind for Any {
-    const COUNT: usize = 1;
-    fn of(_: &Error) -> Any {
-        Any
-    }
-    fn index(self) -> usize {
-        0
-    }
-}
-
-#[test]
-fn events_carry_the_requests_id() {
-    let lines = Lines::default();
-    let reports = Arc::new(Reports::<Any>::new().with_observer(trace_request));
-    reports.set_delivery(Delivery::Queue);
-    let hook = reports.hook();
-    hook.begin(41);
-    tracing::subscriber::with_default(lines.clone(), || hook.throw(error!("no")));
-    assert_eq!(
-        *lines.0.lock().expect("no panic"),
-        ["ERROR message=request failed request=41 error=no"]
-    );
-    assert_eq!(reports.take().map(|report| report.request), Some(41));
 }

@@ -111,7 +111,7 @@ fn any_order_of_operations<T: Value>(seed: u64) {
             4 => both!(ours, std, due, |vec| vec.drain(..=at.min(len - 1)).count()),
             5 => both!(ours, std, due, |vec| vec.truncate(end)),
             _ => both!(ours, std, due, |vec| {
-                let copies = vec.to_vec();
+                let copies = vec[..].to_vec();
                 vec.extend(copies);
             }),
         }
