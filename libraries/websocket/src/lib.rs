@@ -20,14 +20,14 @@ pub mod protocol;
 #[cfg(feature = "tokio")]
 pub use connection::{
     Canceller, Chunk, ClientConfig, Config, Connection, Error, KeepAlive, Kind, Message,
-    MessageWriter, Outgoing, OwnedMessage, Parts, Prepared, Reader, SendStatus, Sender, Writer,
-    accept, client, connect, connect_any,
+    MessageWriter, Outgoing, OwnedMessage, Parts, Reader, SendStatus, Sender, Writer, accept,
+    client, connect, connect_any,
 };
 #[cfg(feature = "tokio")]
 pub use endpoint::Statistics;
 #[cfg(feature = "tokio")]
 pub use interop::ByteStream;
 #[cfg(feature = "stream")]
-pub use interop::{MessageSink, MessageStream};
+pub use interop::MessageStream;
 #[cfg(feature = "tls")]
 pub use interop::{connect_tls, rustls};

@@ -243,13 +243,7 @@ impl<S> Core<S> {
     }
 
     fn encode(&mut self, message: &Frame<'_>) {
-        match message.prepared {
-            Some(prepared) if self.endpoint.role() == Role::Server => {
-                let frame = prepared.encoded(self.endpoint.deflater());
-                self.endpoint.send_encoded(frame, message.payload.len());
-            }
-            _ => self.endpoint.send(message.kind.opcode(), message.payload),
-        }
+        self.endpoint.send(message.kind.opcode(), message.payload);
     }
 }
 

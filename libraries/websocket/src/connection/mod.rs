@@ -33,7 +33,7 @@ pub use message_writer::MessageWriter;
 pub use open::{ClientConfig, Parts, accept, client, connect};
 #[cfg(feature = "tls")]
 pub(crate) use open::{connect_tcp, establish, host_of, split_address};
-pub use outgoing::{Outgoing, Prepared};
+pub use outgoing::Outgoing;
 pub(crate) use split::PollSender;
 pub use split::{Reader, Sender};
 

@@ -173,14 +173,6 @@ impl<S: Adapter> Endpoint<S> {
         self.queue.appended();
     }
 
-    /// Queues a message that is already encoded. `frame` is its whole frame, and `payload` the
-    /// length of its payload in bytes.
-    pub fn send_encoded(&mut self, frame: &[u8], payload: usize) {
-        debug_assert!(self.check_message().is_ok());
-        self.count_message(payload);
-        self.queue.push_raw(frame);
-    }
-
     /// Queues a message of a server. A payload of up to [`Adapter::COPY_MAX`] bytes is copied into
     /// the send queue and returned to the caller. A larger payload is queued without a copy, and
     /// `None` is returned.

@@ -38,16 +38,6 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Returns the number of received frames of any kind.
-    pub fn frames_received(&self) -> u64 {
-        self.messages_received + self.fragments_received + self.controls_received
-    }
-
-    /// Returns the number of frames of any kind that were sent or queued.
-    pub fn frames_sent(&self) -> u64 {
-        self.messages_sent + self.fragments_sent + self.controls_sent
-    }
-
     /// Returns the compression ratio of the messages that were sent compressed: their original size
     /// divided by their compressed size. Returns `None` if there are none.
     pub fn compression_ratio(&self) -> Option<f64> {

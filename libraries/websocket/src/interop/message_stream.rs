@@ -7,7 +7,7 @@ use futures_core::Stream;
 use futures_sink::Sink;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::connection::{Connection, Error, OwnedMessage, PollSender, Reader, Sender};
+use crate::connection::{Connection, Error, OwnedMessage, PollSender, Reader};
 use crate::protocol::ReadMode;
 
 /// A WebSocket connection as a [`Stream`] and a [`Sink`] of messages, for code that needs these
@@ -37,7 +37,7 @@ use crate::protocol::ReadMode;
 #[derive(Debug)]
 pub struct MessageStream<S> {
     reader: Reader<S>,
-    sink: MessageSink<S>,
+    sink: PollSender<S>,
 }
 
 impl<S> From<Connection<S>> for MessageStream<S> {
@@ -69,52 +69,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream for Reader<S> {
     }
 }
 
-/// A [`Sender`] as a [`Sink`] of messages.
-#[derive(Debug)]
-pub struct MessageSink<S>(PollSender<S>);
-
-impl<S> From<Sender<S>> for MessageSink<S> {
-    fn from(sender: Sender<S>) -> MessageSink<S> {
-        MessageSink(sender.into())
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> Sink<OwnedMessage> for MessageSink<S> {
-    type Error = Error;
-
-    fn poll_ready(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.0.poll_ready(cx)
-    }
-
-    fn start_send(mut self: Pin<&mut Self>, message: OwnedMessage) -> Result<(), Error> {
-        self.0.queue_ready(&(&message).into())
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.0.poll_flush(cx)
-    }
-
-    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.0.poll_close(cx)
-    }
-}
-
 impl<S: AsyncRead + AsyncWrite + Unpin> Sink<OwnedMessage> for MessageStream<S> {
     type Error = Error;
 
     fn poll_ready(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.sink.0.poll_ready(cx)
+        self.sink.poll_ready(cx)
     }
 
     fn start_send(mut self: Pin<&mut Self>, message: OwnedMessage) -> Result<(), Error> {
-        self.sink.0.queue_ready(&(&message).into())
+        self.sink.queue_ready(&(&message).into())
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.sink.0.poll_flush(cx)
+        self.sink.poll_flush(cx)
     }
 
     fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.sink.0.poll_close(cx)
+        self.sink.poll_close(cx)
     }
 }

@@ -11,6 +11,6 @@ mod tls;
 
 pub use byte_stream::ByteStream;
 #[cfg(feature = "stream")]
-pub use message_stream::{MessageSink, MessageStream};
+pub use message_stream::MessageStream;
 #[cfg(feature = "tls")]
 pub use tls::{connect_tls, rustls};

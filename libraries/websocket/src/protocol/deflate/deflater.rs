@@ -63,12 +63,6 @@ impl Deflater {
         len >= self.threshold
     }
 
-    /// Returns true if this connection may send messages that were compressed for many connections:
-    /// with a window of 15 bits and without reference to earlier messages.
-    pub fn can_send_prepared(&self) -> bool {
-        self.takeover == Takeover::None && self.kind.bits == 15
-    }
-
     /// Compresses a fragment of a message and appends the result to `out`.
     pub fn push(&mut self, mut chunk: &[u8], fin: Fin, out: &mut Vec<u8>) {
         let kind = self.kind;

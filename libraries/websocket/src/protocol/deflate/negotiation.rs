@@ -107,17 +107,6 @@ pub struct Agreed {
 }
 
 impl Agreed {
-    /// The parameters for compressing a message once in order to send it on many connections. They
-    /// do not let it refer to earlier messages.
-    #[cfg(feature = "tokio")]
-    pub(crate) const PREPARED: Agreed = Agreed {
-        server_takeover: Takeover::None,
-        client_takeover: Takeover::None,
-        server_bits: WindowBits::MAX,
-        client_bits: WindowBits::MAX,
-        names_client_bits: false,
-    };
-
     /// Returns the size of the compression window and the context takeover for the messages that
     /// `role` sends.
     pub fn sender(&self, role: Role) -> (WindowBits, Takeover) {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use rookery_websocket::protocol::deflate::{DeflateConfig, Takeover};
 use rookery_websocket::protocol::{CloseCode, Role};
 use rookery_websocket::{
-    Config, Connection, Error, KeepAlive, Kind, Parts, Prepared, Reader, SendStatus, Sender,
+    Config, Connection, Error, KeepAlive, Kind, Parts, Reader, SendStatus, Sender,
 };
 use tokio::time::Instant;
 
@@ -39,14 +39,13 @@ pub(crate) enum What {
     ReadBefore,
     Drained,
     Write,
-    Prepared,
     /// Time passes, on both sides.
     Advance,
     Split,
     DropReader,
 }
 
-pub(crate) const ALL: [What; 17] = [
+pub(crate) const ALL: [What; 16] = [
     What::Read,
     What::Send,
     What::Flush,
@@ -60,7 +59,6 @@ pub(crate) const ALL: [What; 17] = [
     What::ReadBefore,
     What::Drained,
     What::Write,
-    What::Prepared,
     What::Advance,
     What::Split,
     What::DropReader,
@@ -210,7 +208,7 @@ impl Program {
             | What::ReadTimeout
             | What::ReadBefore
             | What::Cancel => self.read(operation).await,
-            What::Send | What::Prepared | What::Queue => self.send(operation).await,
+            What::Send | What::Queue => self.send(operation).await,
             What::Write => self.write(operation).await,
             What::Flush | What::Drained | What::Ping => {
                 let done = match &mut self.links[side] {
@@ -372,19 +370,6 @@ impl Program {
         let Operation { what, side, polls, choice } = operation;
         let (kind, bytes) = self.next_message(choice);
         let taken = match (what, &mut self.links[side]) {
-            (What::Prepared, link) => {
-                let prepared = match kind {
-                    Kind::Text => {
-                        Prepared::new(std::str::from_utf8(&bytes).expect("made of characters"))
-                    }
-                    Kind::Binary => Prepared::compressed(&bytes[..], &DeflateConfig::default()),
-                };
-                match link {
-                    Link::Whole(connection) => polled(connection.send(&prepared), polls).await,
-                    Link::Halves(_, sender) => polled(sender.send(&prepared), polls).await,
-                    Link::Neither => unreachable!("split in one step"),
-                }
-            }
             (What::Queue, Link::Whole(connection)) => Some(match kind {
                 Kind::Text => {
                     connection.queue(std::str::from_utf8(&bytes).expect("made of characters"))
@@ -403,7 +388,7 @@ impl Program {
             (_, Link::Neither) => unreachable!("split in one step"),
         };
         let is_half = matches!(self.links[side], Link::Halves(..));
-        let kind = if is_half && what != What::Prepared { Kind::Binary } else { kind };
+        let kind = if is_half { Kind::Binary } else { kind };
         match taken {
             // Nothing was sent if the operation was dropped while it waited.
             Some(Ok(SendStatus::Dropped)) | None => {}
