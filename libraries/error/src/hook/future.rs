@@ -14,12 +14,12 @@ use super::{ErrorHook, current_hook, stack};
 /// hook during each of its polls, on any thread.
 ///
 /// If no hook was current when the future was wrapped, none is current during its polls. After each
-/// poll, even if it panics, the thread's previous hook is current again. A poll changes no reference
-/// count and allocates nothing.
+/// poll, even if it panics, the thread's previous hook is current again. A poll changes no
+/// reference count and allocates nothing.
 ///
 /// # Cancel safety
-/// The wrapper is cancel-safe if the inner future is. While the inner future is dropped, the hook of
-/// the dropping code is current.
+/// The wrapper is cancel-safe if the inner future is. While the inner future is dropped, the hook
+/// of the dropping code is current.
 #[must_use]
 pub struct ErrorHookFuture<F> {
     hook: Option<Arc<dyn ErrorHook>>,
