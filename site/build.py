@@ -25,6 +25,8 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
 # The files of the repository that become pages at the root of the website, with the names of the pages.
 PAGES = {str(path.relative_to(ROOT)): path.stem.lower() for pattern in ("*.md", "operations/*.md") for path in (ROOT / "docs").glob(pattern)} | {
+    f"libraries/{path.parent.name}/DESIGN.md": path.parent.name for path in (ROOT / "libraries").glob("*/DESIGN.md")
+} | {
     "CHANGELOG.md": "changelog",
     "CONTRIBUTING.md": "contributing",
     "README.md": "index",
@@ -62,7 +64,7 @@ def linked(text: str, file: str) -> str:
             return f"{mark}[{label}]({PAGES[there]}.html{hash_mark}{anchor})"
         if there.startswith("r/vignettes/"):
             return f"{mark}[{label}](articles/{Path(there).stem}.html{hash_mark}{anchor})"
-        if there.startswith("crates/") and (crate := there.split("/")[1]):
+        if there.startswith(("crates/", "libraries/")) and (crate := there.split("/")[1]):
             return f"{mark}[{label}](crates/rookery_{crate.replace('-', '_')}/index.html)"
         if there.startswith(COPIED) and (ROOT / there).is_file():
             return f"{mark}[{label}]({there})"
@@ -116,7 +118,7 @@ def plots() -> str:
 def crates() -> str:
     """Returns the table of the crates."""
     rows = []
-    for manifest in sorted((ROOT / "crates").glob("*/Cargo.toml")):
+    for manifest in sorted([*(ROOT / "crates").glob("*/Cargo.toml"), *(ROOT / "libraries").glob("*/Cargo.toml")], key=lambda path: path.parent.name):
         about = tomllib.loads(manifest.read_text(encoding="utf-8"))
         name = about.get("lib", {}).get("name", about["package"]["name"]).replace("-", "_")
         if (TARGET / "doc" / name / "index.html").exists():

@@ -15,6 +15,7 @@ from .machine import clean_environment
 
 BENCH = Path(__file__).resolve().parent.parent
 TREE = BENCH.parent
+LIBRARIES = TREE / "libraries"
 OUT = BENCH / "out"
 TARGET = BENCH / "target"
 SCENARIOS = BENCH / "scenarios"
@@ -23,9 +24,9 @@ PATCHES = BENCH / "micro" / "ablation" / "patches"
 STATIC_FILES = {"10k.txt": 10 * 1024, "1m.bin": 1_000_000, "10m.bin": 10 * 1024 * 1024}
 ONE_GIB = 1 << 30
 # The sources of the ablation's program.
-ABLATION = ("Cargo.toml", "crates", "third-party", "bench/Cargo.toml", "bench/Cargo.lock", "bench/micro", "bench/contenders/hyper")
+ABLATION = ("Cargo.toml", "crates", "libraries", "third-party", "bench/Cargo.toml", "bench/Cargo.lock", "bench/micro", "bench/contenders/hyper")
 # The paths whose changes mark a commit as changed.
-MEASURED = ("Cargo.toml", "Cargo.lock", "bench", "compat", "crates", "r", "third-party")
+MEASURED = ("Cargo.toml", "Cargo.lock", "bench", "compat", "crates", "libraries", "r", "third-party")
 
 
 def _run(line: list[str | Path], cwd: Path, **variables: str) -> None:
@@ -108,10 +109,16 @@ def find_go() -> None:
     os.environ["PATH"] = f"{os.environ.get('PATH', '')}{os.pathsep}{TREE / '.local' / 'go' / 'go' / 'bin'}"
 
 
+def go_module(group: str) -> Path | None:
+    """Returns the folder of a micro group's contenders in Go, or None if it has none."""
+    found = [*LIBRARIES.glob(f"{group}/bench/go/go.mod"), *LIBRARIES.glob(f"*/bench/{group}/go/go.mod")]
+    return found[0].parent if found else None
+
+
 @functools.cache
 def go_binary(group: str) -> Path:
     target = OUT / "go" / f"rookery-bench-{group}"
-    _run(["go", "build", "-o", target, "."], BENCH / "micro" / group / "go")
+    _run(["go", "build", "-o", target, "."], go_module(group))
     return target
 
 

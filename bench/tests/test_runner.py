@@ -297,7 +297,7 @@ class Gate(unittest.TestCase):
     def test_no_benchmark_throws_dice(self):
         # `select!` begins at a random branch unless it is biased: echo-512 then varies from 4,197
         # to 4,340 instructions.
-        for source in (BENCH / "micro").rglob("*.rs"):
+        for source in [*(BENCH / "micro").rglob("*.rs"), *(BENCH.parent / "libraries").glob("*/bench/**/*.rs")]:
             for select in re.findall(r"select! *\{\s*(\w+;)?", source.read_text()):
                 self.assertEqual(select, "biased;", source)
 

@@ -4,8 +4,6 @@
 #![allow(clippy::disallowed_methods, reason = "a fuzz target may panic")]
 
 pub mod acme;
-pub mod arena;
-pub mod error;
 pub mod forwarding_headers;
 pub mod http;
 pub mod masking;
@@ -15,5 +13,4 @@ pub mod rprof;
 pub mod settings;
 pub mod static_files;
 pub mod trace;
-pub mod websocket;
 pub mod worker;

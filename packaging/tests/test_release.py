@@ -375,7 +375,7 @@ class Strangers(unittest.TestCase):
         self.assertTrue(any("rookery new shiny" in block for block in stranger.blocks(readme, "sh")))
         self.assertEqual(sum("runServer(" in block and "8000" in block for block in stranger.blocks(readme, "r")), 1)
         for crate in preflight.CRATES:
-            folder = ROOT / "crates" / crate.removeprefix("rookery-")
+            folder = ROOT / "libraries" / crate.removeprefix("rookery-")
             self.assertIn(crate.replace("-", "_"), stranger.blocks((folder / "README.md").read_text(), "rust")[0])
             for example in stranger.RUNNABLE[crate]:
                 self.assertTrue((folder / "examples" / f"{example}.rs").exists(), example)

@@ -1,7 +1,7 @@
 # Makes a copy of this package independent of the repository. `R CMD build r` copies the package and
-# follows its links to the repository: src/rust/crates, src/rust/third-party, src/rust/workspace.toml
-# and src/rust/workspace.lock. configure (or cleanup, if no vignette must be built) runs this script in
-# the copy. The resulting tarball installs without a network.
+# follows its links to the repository: src/rust/crates, src/rust/libraries, src/rust/third-party,
+# src/rust/workspace.toml and src/rust/workspace.lock. configure (or cleanup, if no vignette must be
+# built) runs this script in the copy. The resulting tarball installs without a network.
 #
 #   Rscript tools/vendor.R      in the copy's top folder
 #
@@ -52,11 +52,11 @@ writeLines(c(root, "", own), file.path(rust, "Cargo.toml"))
 file.copy(file.path(rust, "workspace.lock"), file.path(rust, "Cargo.lock"), overwrite = TRUE)
 unlink(file.path(rust, c("workspace.toml", "workspace.lock")))
 unlink(file.path(rust, "crates", "test-support"), recursive = TRUE)
-for (crate in list.dirs(file.path(rust, "crates"), recursive = FALSE)) {
+for (crate in list.dirs(file.path(rust, c("crates", "libraries")), recursive = FALSE)) {
   manifest <- file.path(crate, "Cargo.toml")
   # Tests run in the repository. In the tarball they would only require more crates.
   writeLines(without_tables(readLines(manifest), "dev-dependencies|^\\[\\[(test|bench|example)"), manifest)
-  unlink(file.path(crate, c("tests", "benches", "examples", "fuzz", "target")), recursive = TRUE)
+  unlink(file.path(crate, c("tests", "bench", "benches", "examples", "fuzz", "target")), recursive = TRUE)
 }
 # Removes the dependencies of tests from the lock file, and changes no version.
 run("metadata", "--format-version=1", "--quiet", if (nzchar(Sys.getenv("ROOKERY_OFFLINE"))) "--offline")

@@ -29,7 +29,7 @@ def sources() -> list[Path]:
     """Returns the files that the pages of the website are made from. Those of the changelog and of contributing.html describe
     work in a clone, and `make check` and `make test` are these commands."""
     articles = sorted((ROOT / "site").glob("*.md")) + sorted((ROOT / "site" / "articles").glob("*.Rmd"))
-    return articles + sorted((ROOT / "r" / "vignettes").glob("*.Rmd")) + sorted((ROOT / "docs").glob("*.md"))
+    return articles + sorted((ROOT / "r" / "vignettes").glob("*.Rmd")) + sorted((ROOT / "docs").glob("*.md")) + sorted((ROOT / "libraries").glob("*/DESIGN.md"))
 
 
 def in_own_network() -> bool:

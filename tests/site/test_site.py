@@ -112,6 +112,8 @@ class Build(unittest.TestCase):
             ("[x](../r/vignettes/errors.Rmd)", "[x](articles/errors.html)"),
             ("[x](../deploy/nginx.conf)", "[x](deploy/nginx.conf)"),
             ("[x](../crates/http-client/README.md)", "[x](crates/rookery_http_client/index.html)"),
+            ("[x](../libraries/arena/README.md)", "[x](crates/rookery_arena/index.html)"),
+            ("[x](../libraries/arena/DESIGN.md#use)", "[x](arena.html#use)"),
             ("[x](https://example.org/a.md)", "[x](https://example.org/a.md)"),
             ("[x](#here)", "[x](#here)"),
             ("[x](decisions/README.md)", "x"),
@@ -124,6 +126,8 @@ class Build(unittest.TestCase):
         listed = website.filled((commands.ROOT / "site" / "manual.md").read_text()) + (commands.ROOT / "site" / "crates.md").read_text()
         for document in [*(commands.ROOT / "docs").glob("*.md"), *(commands.ROOT / "docs").glob("operations/*.md")]:
             self.assertIn(f"({document.stem.lower()}.html)", listed)
+        for library in (commands.ROOT / "libraries").iterdir():
+            self.assertIn(f"({library.name}.html)", listed)
 
     def test_the_manual_shows_the_table_of_platforms(self):
         shown = website.filled((commands.ROOT / "site" / "manual.md").read_text())

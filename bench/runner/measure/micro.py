@@ -48,7 +48,7 @@ def built(group: Group, scenarios: list[Scenario]) -> tuple[dict[tuple[str, str]
         costs = {contender for scenario in scenarios for contender in scenario.contenders}
         builds = [partial(build.ablation_binary, cost) for cost in sorted(costs)]
     else:
-        has_go = (build.BENCH / "micro" / group.name / "go" / "go.mod").exists()
+        has_go = build.go_module(group.name) is not None
         builds = [partial(each, group.name) for each in (build.rust_binary, build.go_binary)[: 1 + has_go]]
     homes: dict[tuple[str, str], Path] = {}
     reasons = []
