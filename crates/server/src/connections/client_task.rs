@@ -215,6 +215,8 @@ impl Turn {
             ROUNDS.with_borrow_mut(|it| it.turns.admit(network, &mut task.ticket, cx.waker()))
         };
         if !task.network.is_none_or(admits) {
+            // The task waits for the next round, also if the current one is free.
+            self.begin_limit();
             return Poll::Pending;
         }
         if self.unserved.get() >= MAX_TIME {

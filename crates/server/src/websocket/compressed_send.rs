@@ -1,18 +1,52 @@
 //! The compression of outgoing WebSocket messages.
 //!
 //! A message of up to [`DEFLATE_STEP`] bytes is compressed on the I/O thread, which takes at most
-//! about 0.3 ms. A longer message is compressed on another thread. Messages that are sent during
-//! this compression wait until it is complete, so that all messages leave in order.
+//! about 0.3 ms. A longer message is compressed on another thread, in steps of [`THREAD_STEP`]
+//! bytes, between which the thread works for other clients. Each step makes a frame. Messages that
+//! are sent during this compression wait until it is complete, so that all messages leave in order.
 
 use std::rc::Rc;
 
-use rookery_exchange::{MessageKind, Payload, Share};
+use rookery_exchange::{Charge, MessageKind, Payload, Share};
 use rookery_system::blocking;
 use rookery_websocket::protocol::deflate::{Deflater, Fin};
 use rookery_websocket::protocol::{OpCode, encode_message};
 
 use super::compression::{DEFLATE_STEP, Deferred};
 use super::handle::{WebSocketHandle, opcode_of};
+
+/// The number of bytes of a message that are compressed at once on another thread, which takes
+/// about 5 ms.
+const THREAD_STEP: usize = 256 << 10;
+
+/// A long outgoing message that is being compressed.
+struct Compressing {
+    deflater: Box<Deflater>,
+    opcode: OpCode,
+    payload: Payload,
+    /// The number of bytes of the payload that have been compressed.
+    done: usize,
+    /// The frames with these bytes.
+    frames: Vec<u8>,
+    /// The charge for the frames.
+    _charge: Charge,
+}
+
+impl Compressing {
+    fn is_complete(&self) -> bool {
+        self.done == self.payload.as_bytes().len()
+    }
+
+    /// Compresses the next [`THREAD_STEP`] bytes of the message.
+    fn step(&mut self) {
+        let rest = &self.payload.as_bytes()[self.done..];
+        let part = &rest[..rest.len().min(THREAD_STEP)];
+        let opcode = if self.done == 0 { self.opcode } else { OpCode::Continuation };
+        let fin = if part.len() == rest.len() { Fin::Last } else { Fin::More };
+        encode_message(&mut self.frames, opcode, fin, None, part, Some(&mut self.deflater));
+        self.done += part.len();
+    }
+}
 
 impl WebSocketHandle {
     /// Returns true while a message of this WebSocket is being compressed on another thread.
@@ -102,47 +136,43 @@ impl WebSocketHandle {
         else {
             return endpoint.send_owned(opcode, payload).ok().flatten();
         };
-        let mut deflater = endpoint.take_deflater()?;
+        let deflater = endpoint.take_deflater()?;
         drop(endpoint);
         compression.send_state.borrow_mut().compressing = Some(len);
         self.deferred_bytes.set(self.deferred_bytes.get() + len);
-        let job = blocking::start_for(self.peer, move || {
-            let mut frame = Vec::new();
-            encode_message(
-                &mut frame,
-                opcode,
-                Fin::Last,
-                None,
-                payload.as_bytes(),
-                Some(&mut deflater),
-            );
-            Ok((deflater, frame, payload, charge))
-        });
+        let frames = Vec::new();
+        let mut message =
+            Compressing { deflater, opcode, payload, done: 0, frames, _charge: charge };
         let handle = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            match job.await {
-                Ok((deflater, frame, payload, charge)) => {
-                    drop(charge);
-                    handle.on_compressed(deflater, frame, payload);
+            while !message.is_complete() && handle.endpoint.borrow().check_message().is_ok() {
+                let step = move || {
+                    message.step();
+                    Ok(message)
+                };
+                match blocking::start_for(handle.peer, step).await {
+                    Ok(compressed) => message = compressed,
+                    // The thread has panicked. Without its compression state the client could not
+                    // decompress later messages.
+                    Err(_) => return handle.abort(),
                 }
-                // The thread has panicked. Without its compression state the client could not
-                // decompress later messages.
-                Err(_) => handle.abort(),
             }
+            handle.on_compressed(message);
         });
         None
     }
 
     /// Queues a message that was compressed on another thread, and then the messages that were
     /// deferred meanwhile.
-    fn on_compressed(self: &Rc<Self>, deflater: Box<Deflater>, frame: Vec<u8>, payload: Payload) {
+    fn on_compressed(self: &Rc<Self>, message: Compressing) {
+        let Compressing { deflater, frames, payload, .. } = message;
         let len = payload.as_bytes().len();
         self.deferred_bytes.set(self.deferred_bytes.get() - len);
         self.shared.dispatch.recycle_payload(payload);
         let mut endpoint = self.endpoint.borrow_mut();
         endpoint.return_deflater(deflater);
         // A WebSocket that was closed meanwhile sends no messages any more.
-        let is_open = endpoint.send_frame(Payload::Pooled(frame), len).is_ok();
+        let is_open = endpoint.send_frame(Payload::Pooled(frames), len).is_ok();
         drop(endpoint);
         let Some(compression) = &self.compression else { return };
         compression.send_state.borrow_mut().compressing = None;

@@ -106,6 +106,8 @@ async fn read_proxy_header(connection: &HttpConnection, senders: &TrustedProxies
         Some(Ok(None)) => true,
         Some(Ok(Some((remote, local)))) => {
             connection.set_announced_addresses(ConnectionAddresses::of(remote, local));
+            // What follows is in the turns of the client's network.
+            tokio::task::yield_now().await;
             true
         }
         Some(Err(error)) => {

@@ -26,6 +26,8 @@ struct Beside {
     served: Sender<u32>,
     /// Whether the application panics when it is served.
     is_broken: bool,
+    /// Whether the thread may sleep.
+    may_sleep: bool,
 }
 
 impl Beside {
@@ -42,7 +44,7 @@ impl Beside {
                     Poll::<()>::Pending
                 }),
             );
-            Box::new(Beside { polls, served: served.clone(), is_broken })
+            Box::new(Beside { polls, served: served.clone(), is_broken, may_sleep: false })
         })
     }
 }
@@ -63,7 +65,8 @@ impl Application for Beside {
     }
 
     fn prepare_sleep(&self, _is_slow: bool) -> bool {
-        panic!("the thread must not sleep while a task is ready");
+        assert!(self.may_sleep, "the thread must not sleep while a task is ready");
+        true
     }
 }
 
@@ -121,7 +124,7 @@ fn crowd(polls_between: Sender<u32>) -> MakeApplication {
         });
         spawn(2, send);
         let (served, _) = channel();
-        Box::new(Beside { polls: Rc::default(), served, is_broken: false })
+        Box::new(Beside { polls: Rc::default(), served, is_broken: false, may_sleep: false })
     })
 }
 
@@ -143,6 +146,31 @@ fn a_client_waits_for_few_polls_of_a_network_with_many_connections() {
     }
     // Only few rounds are free.
     assert!(many <= times / 4, "{many} of {times}");
+    drop(listener);
+    drop(server);
+}
+
+#[test]
+fn all_tasks_of_a_network_have_their_turns_before_the_thread_sleeps() {
+    let (done, ended) = channel();
+    let (server, listener) = start(Arc::new(move |_| {
+        for _ in 0..200 {
+            let done = done.clone();
+            let task = poll_fn(move |_| {
+                let began = Instant::now();
+                while began.elapsed() < POLL {}
+                // The test may have ended.
+                let _ = done.send(());
+                Poll::Ready(())
+            });
+            client_task::spawn(Some(1), task);
+        }
+        let (served, _) = channel();
+        Box::new(Beside { polls: Rc::default(), served, is_broken: false, may_sleep: true })
+    }));
+    for task in 0..200 {
+        ended.recv_timeout(TEST_TIMEOUT).unwrap_or_else(|_| panic!("only {task} tasks have ended"));
+    }
     drop(listener);
     drop(server);
 }

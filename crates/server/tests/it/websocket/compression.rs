@@ -87,21 +87,31 @@ impl Peer {
         self.client.send(bytes);
     }
 
-    /// Reads the next frame that is no ping; a busy machine gives the server the time to send
-    /// pings. Returns the opcode, the bytes on the wire if the message was compressed, and the
-    /// payload.
-    pub(crate) fn frame(&mut self) -> Option<(u8, Option<usize>, Vec<u8>)> {
-        while self.client.read.is_empty() {
-            if !self.client.fill() {
-                return None;
+    /// Reads the next message, which may consist of several frames, or the next control frame that
+    /// is no ping; a busy machine gives the server the time to send pings. Returns the opcode, the
+    /// bytes on the wire if the message was compressed, and the payload.
+    pub(crate) fn message(&mut self) -> Option<(u8, Option<usize>, Vec<u8>)> {
+        let (mut start, mut payload) = (None, Vec::new());
+        loop {
+            while self.client.read.is_empty() {
+                if !self.client.fill() {
+                    return None;
+                }
+            }
+            let first = self.client.read[0];
+            let (opcode, part) = self.client.frame()?;
+            if opcode == 9 {
+                self.client.send(masked_frame(0x8A, &part));
+                continue;
+            }
+            assert_eq!(opcode == 0, start.is_some(), "only later frames are continuations");
+            start.get_or_insert((opcode, first & 0x40 != 0));
+            payload.extend(part);
+            if first & 0x80 != 0 {
+                break;
             }
         }
-        let is_compressed = self.client.read[0] & 0x40 != 0;
-        let (opcode, payload) = self.client.frame()?;
-        if opcode == 9 {
-            self.client.send(masked_frame(0x8A, &payload));
-            return self.frame();
-        }
+        let (opcode, is_compressed) = start?;
         if !is_compressed {
             return Some((opcode, None, payload));
         }
@@ -157,7 +167,7 @@ fn compressed_messages_of_every_size_come_back_in_order() {
         // Both sides send much, so that the client has to read meanwhile.
         let writer = std::thread::spawn(move || writer.write_all(&bytes).unwrap());
         for (at, message) in messages.iter().enumerate() {
-            let (opcode, compressed, payload) = peer.frame().unwrap();
+            let (opcode, compressed, payload) = peer.message().unwrap();
             assert!(
                 opcode == 2 && payload == *message,
                 "{at}: {} bytes for {}",
@@ -173,7 +183,7 @@ fn compressed_messages_of_every_size_come_back_in_order() {
         }
         writer.join().unwrap();
         peer.client.send(masked_frame(0x88, &1000u16.to_be_bytes()));
-        assert_eq!(peer.frame().unwrap().0, 8);
+        assert_eq!(peer.message().unwrap().0, 8);
         app.await_event("closed 1000");
     }
 }
@@ -200,13 +210,13 @@ fn what_comes_behind_a_long_message_waits_for_it() {
     let mut peer = Peer::open(&app, "permessage-deflate");
     peer.send(b"go");
     for len in [3_000_000, 1, 600, 2_000_000, 70_000, 2] {
-        let (opcode, _, payload) = peer.frame().unwrap();
+        let (opcode, _, payload) = peer.message().unwrap();
         assert!(opcode == 1 && payload == text(len), "{len}: {}", payload.len());
     }
-    let (opcode, _, payload) = peer.frame().unwrap();
+    let (opcode, _, payload) = peer.message().unwrap();
     assert_eq!((opcode, &payload[2..]), (8, &b"done"[..]));
     peer.client.send(masked_frame(0x88, &4000u16.to_be_bytes()));
-    assert!(peer.frame().is_none());
+    assert!(peer.message().is_none());
     app.await_event("closed 4000");
 }
 
@@ -238,10 +248,10 @@ fn nothing_is_compressed_unless_both_want_it() {
     for mut peer in offers {
         assert_eq!(peer.answer, None);
         peer.client.send(masked_frame(0x82, &text(4096)));
-        assert_eq!(peer.frame(), Some((2, None, text(4096))));
+        assert_eq!(peer.message(), Some((2, None, text(4096))));
         // The bit RSV1 has no meaning without compression.
         peer.send(&text(4096));
-        let (opcode, _, payload) = peer.frame().unwrap();
+        let (opcode, _, payload) = peer.message().unwrap();
         assert_eq!((opcode, &payload[..2]), (8, &1002u16.to_be_bytes()[..]));
     }
     // zlib cannot compress with a window of 8 bits. The messages of such a client are decompressed,
@@ -249,7 +259,7 @@ fn nothing_is_compressed_unless_both_want_it() {
     let mut narrow = Peer::open(&willing, "permessage-deflate; server_max_window_bits=8");
     assert!(narrow.answer.as_ref().unwrap().contains("server_max_window_bits=8"));
     narrow.send(&text(100_000));
-    assert_eq!(narrow.frame(), Some((2, None, text(100_000))));
+    assert_eq!(narrow.message(), Some((2, None, text(100_000))));
     assert!(WindowBits::new(8).is_some());
 }
 
@@ -265,10 +275,10 @@ fn a_bomb_is_stopped_at_the_limit_of_a_message() {
     let app = app(Limits { ws_max_message_size: 1 << 20, ..Limits::default() }, PLAIN);
     let mut peer = Peer::open(&app, "permessage-deflate");
     peer.send(&vec![0; 1 << 20]);
-    assert_eq!(peer.frame().unwrap().2.len(), 1 << 20);
+    assert_eq!(peer.message().unwrap().2.len(), 1 << 20);
     let bomb = bomb(&mut peer, 50 << 20);
     peer.client.send(bomb);
-    let (opcode, _, payload) = peer.frame().unwrap();
+    let (opcode, _, payload) = peer.message().unwrap();
     assert_eq!((opcode, &payload[..2]), (8, &1009u16.to_be_bytes()[..]));
     app.await_event("closed 1006");
     wait_until("nothing is charged", || app.server.budget().used(Share::Incoming) == 0);
@@ -296,7 +306,7 @@ fn what_has_been_inflated_of_messages_is_charged() {
     }
     let mut honest = Peer::open(&app, "permessage-deflate");
     honest.send(&text(300_000));
-    assert_eq!(honest.frame().unwrap().2.len(), 300_000);
+    assert_eq!(honest.message().unwrap().2.len(), 300_000);
     // A client that has sent the beginning of a message holds a decompressor.
     drop(slow);
     wait_until("nothing is charged", || app.server.budget().used(Share::Incoming) == 0);
@@ -313,7 +323,7 @@ fn others_have_their_turn_while_a_message_is_inflated() {
     let bomb = bomb(&mut large, 60 << 20);
     large.client.send(bomb);
     small.client.send(masked_frame(0x81, b"here"));
-    assert_eq!(small.frame(), Some((1, None, b"here".to_vec())));
+    assert_eq!(small.message(), Some((1, None, b"here".to_vec())));
     assert_eq!(app.await_event("message"), "message 4", "the long one is not through yet");
     app.await_event("message 62914560");
 }
@@ -332,7 +342,7 @@ fn few_windows_are_kept_and_they_are_charged() {
     for peer in [&mut kept[0], &mut third] {
         for _ in 0..2 {
             peer.send(&text(2000));
-            let (_, compressed, payload) = peer.frame().unwrap();
+            let (_, compressed, payload) = peer.message().unwrap();
             assert_eq!(payload, text(2000));
             sizes.push(compressed.unwrap());
         }
