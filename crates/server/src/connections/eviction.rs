@@ -17,14 +17,9 @@ use std::rc::Rc;
 
 use rookery_exchange::{ById, Peer, Share};
 
-use self::candidates::Candidate;
+use self::candidates::{Candidate, Rank, keep_greatest};
 use self::search_pace::SHORT_SEARCH;
 use super::table::{ConnectionTable, TableEntry};
-
-/// The maximum number of candidates for eviction (slow connections) that one search over all
-/// connections returns. While the connection table is full, each new connection evicts one
-/// candidate, so one search suffices for up to 64 new connections.
-const CANDIDATES: usize = 64;
 
 /// The maximum number of files of evicted entries that may be open at a time. They use descriptors
 /// of the process's [reserve](crate::net::descriptor).
@@ -83,24 +78,52 @@ impl ConnectionTable {
     /// or else the newest. If no connection of the largest network can be evicted, the next network
     /// is searched.
     fn cheapest_of_largest(&self, own: usize) -> Option<(usize, Rc<dyn TableEntry>)> {
-        let now = self.clock.now();
+        let mut cheapest = self.cheapest.0.borrow_mut();
         let mut before = None;
         while let Some(largest) = self.network_counts.largest(own, before) {
-            let mut cheapest: Option<(_, usize, Rc<dyn TableEntry>)> = None;
-            self.network_counts.for_each_of(largest.1, |key| {
-                let Some(entry) = self.get(key) else { return };
-                let Some(cost) = entry.eviction_cost() else { return };
-                let rank = (Reverse(cost), entry.slowness(now), entry.serial());
-                if cheapest.as_ref().is_none_or(|(least, ..)| rank > *least) {
-                    cheapest = Some((rank, key, entry));
+            let network = largest.1;
+            for is_search_needed in [false, true] {
+                if is_search_needed {
+                    self.find_cheapest(network, &mut cheapest.found);
+                    cheapest.network = network;
+                } else if cheapest.network != network || self.entries() < SHORT_SEARCH {
+                    continue;
                 }
-            });
-            if let Some((_, key, entry)) = cheapest {
-                return Some((key, entry));
+                while let Some(((cost, _, serial), key)) = cheapest.found.pop() {
+                    // Since the search, the connection may have begun something, or its slot may
+                    // belong to another connection.
+                    let is_same = |it: &Rc<dyn TableEntry>| {
+                        it.serial() == serial && it.eviction_cost() == Some(cost.0)
+                    };
+                    let is_of_network =
+                        self.network_counts.of(key).is_some_and(|(of, _)| of == network);
+                    if let Some(entry) = self.get(key).filter(is_same).filter(|_| is_of_network) {
+                        return Some((key, entry));
+                    }
+                }
             }
             before = Some(largest);
         }
         None
+    }
+
+    /// Finds the connections of a network that cost the least.
+    fn find_cheapest(&self, network: u64, found: &mut Vec<(Rank, usize)>) {
+        let now = self.clock.now();
+        let mut least = None;
+        found.clear();
+        self.network_counts.for_each_of(network, |key| {
+            let Some(entry) = self.get(key) else { return };
+            let Some(cost) = entry.eviction_cost() else { return };
+            if least.is_none_or(|least| cost < least) {
+                least = Some(cost);
+                found.clear();
+            }
+            if least == Some(cost) {
+                found.push(((Reverse(cost), entry.slowness(now), entry.serial()), key));
+            }
+        });
+        keep_greatest(found);
     }
 
     /// Evicts the entry that holds the most bytes of a share of the memory budget within the peer
@@ -255,13 +278,7 @@ impl ConnectionTable {
                 candidates.push(Candidate { slowness, age: Reverse(entry.serial()), key });
             }
         });
-        if candidates.len() > CANDIDATES {
-            let rest = candidates.len() - CANDIDATES;
-            candidates.select_nth_unstable(rest);
-            candidates.drain(..rest);
-            candidates.shrink_to(CANDIDATES);
-        }
-        candidates.sort_unstable();
+        keep_greatest(candidates);
     }
 }
 

@@ -9,7 +9,7 @@ use rookery_exchange::{Budget, ListenerId, Peer, Share};
 use tokio::sync::Notify;
 
 use super::clock::Clock;
-use super::eviction::candidates::EvictionCandidates;
+use super::eviction::candidates::{CheapestConnections, EvictionCandidates};
 use super::eviction::cost::EvictionCost;
 use super::eviction::network_counts::NetworkCounts;
 use super::eviction::open_files::OpenFiles;
@@ -128,6 +128,7 @@ pub(crate) struct ConnectionTable {
     pub(crate) budget: Arc<Budget>,
     pub(super) pending_release: PendingRelease,
     pub(super) eviction_candidates: EvictionCandidates,
+    pub(super) cheapest: CheapestConnections,
     pub(super) network_counts: NetworkCounts,
     /// The pace of searches for memory, by share.
     pub(super) memory_searches: [SearchPace; Share::COUNT],
@@ -161,6 +162,7 @@ impl ConnectionTable {
             budget,
             pending_release: PendingRelease::default(),
             eviction_candidates: EvictionCandidates::default(),
+            cheapest: CheapestConnections::default(),
             network_counts: NetworkCounts::default(),
             memory_searches: Default::default(),
             slow_searches: SearchPace::default(),

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use rookery_exchange::{Charge, ListenerId};
 use rookery_test_support::Random;
 
+use super::candidates::CANDIDATES;
 use super::cost::EvictionCost;
 use super::*;
 use crate::config::Limits;
@@ -311,6 +312,28 @@ fn the_cheapest_connection_of_the_network_with_the_most_makes_place() {
     assert!(fixture.connections.free_slot(3));
     assert_eq!(fixture.evicted(), [2, 3, 4, 5]);
     assert!(!fixture.connections.free_slot(3), "each network has one");
+}
+
+#[test]
+fn a_search_among_many_connections_finds_those_that_make_place_next() {
+    let mut fixture = Fixture::new();
+    let all: Vec<_> = (0..2 * SHORT_SEARCH)
+        .map(|_| fixture.insert(peer(11), 0, Some(EvictionCost::Idle), false))
+        .collect();
+    assert!(fixture.connections.free_slot(3));
+    // The newest makes place, then the next one that is still idle.
+    let [idle, busy, newest] = &all[all.len() - 3..] else { panic!("there are three") };
+    assert!(newest.is_evicted.get());
+    busy.cost.set(Some(EvictionCost::Served));
+    assert!(fixture.connections.free_slot(3));
+    assert!(idle.is_evicted.get() && !busy.is_evicted.get());
+    // A connection that has come since the search is found by the next one.
+    let new = fixture.insert(peer(11), 0, Some(EvictionCost::Idle), false);
+    let rest = (0..CANDIDATES).take_while(|_| {
+        assert!(fixture.connections.free_slot(3));
+        !new.is_evicted.get()
+    });
+    assert!((1..CANDIDATES).contains(&rest.count()));
 }
 
 #[test]

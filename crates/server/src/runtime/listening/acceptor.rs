@@ -32,6 +32,11 @@ const MAX_ROOM_WAIT: Duration = Duration::from_secs(1);
 /// for a connection to evict.
 const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
+/// The maximum number of connections for which others are evicted before their tasks run. Fewer
+/// would let a client that connects without pause fill the kernel's queue of new connections, in
+/// which all others wait.
+const MAX_EVICTED: u32 = 32;
+
 /// The HTTP response to a connection that exceeds
 /// [`Limits::max_connections`](crate::Limits::max_connections).
 const SERVER_FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
@@ -75,6 +80,7 @@ pub(in crate::runtime) async fn accept(
     config: ListenerConfig,
 ) {
     let config = Rc::new(config);
+    let mut evicted = 0_u32;
     loop {
         match acceptor.accept().await {
             Ok(accepted) => {
@@ -87,8 +93,11 @@ pub(in crate::runtime) async fn accept(
                 // An error means that the client has already disconnected.
                 let admitted = admit(&context, &limits, (accepted, network), listener, &config);
                 if admitted.unwrap_or(false) && connections.len() >= max_connections(&limits) {
+                    evicted += 1;
                     // Serves the connection before the next ones could replace it.
-                    tokio::task::yield_now().await;
+                    if limits.evicts_at_once || evicted % MAX_EVICTED == 0 {
+                        tokio::task::yield_now().await;
+                    }
                 }
             }
             Err(error) if descriptor::is_exhausted(&error) => {
