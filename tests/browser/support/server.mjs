@@ -70,8 +70,8 @@ export class Server {
   }
 
   /** The command `rookery` of the library, as a user types it. */
-  static command(args) {
-    return new Server(args, {}, undefined, [resolve(root, library, 'rookery/exec/rookery')]);
+  static command(args, env = {}) {
+    return new Server(args, env, undefined, [resolve(root, library, 'rookery/exec/rookery')]);
   }
 
   constructor(

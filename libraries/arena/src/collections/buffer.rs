@@ -32,9 +32,8 @@ use crate::error::AllocError;
 /// If at most half of the buffer is unread, it moves the unread bytes to the front instead, which
 /// costs at most one more copy of each byte. All other methods take constant time.
 ///
-/// # Panics
-/// Methods without `try_` in their name panic if the memory is not available. The methods of
-/// `Write` return an error of kind `OutOfMemory` instead.
+/// # Errors
+/// The methods of `Write` return an error of kind `OutOfMemory` if the memory is not available.
 pub struct Buffer<'a> {
     bytes: Vec<'a, u8>,
     /// The number of bytes at the front of `bytes` that were already read. They stay in `bytes`
@@ -51,8 +50,7 @@ impl<'a> Buffer<'a> {
         Buffer { bytes: Vec::new_in(arena), read: 0 }
     }
 
-    /// Appends `bytes` to the buffer, as [`push`](Buffer::push) does, but returns an error instead
-    /// of panicking.
+    /// Appends `bytes` to the buffer.
     ///
     /// # Errors
     /// If the memory is not available. In this case the buffer is unchanged.

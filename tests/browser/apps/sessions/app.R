@@ -1,16 +1,16 @@
-# An observer that computes for a while, so that the live page can show for which session.
+# An observer that computes until the file that the environment names exists, so that the live page can show for which session.
 
 library(shiny)
 
-compute <- function(seconds) {
-  until <- Sys.time() + seconds
-  while (Sys.time() < until) NULL
+compute <- function(end) {
+  until <- Sys.time() + 120
+  while (!file.exists(end) && Sys.time() < until) NULL
 }
 
 shinyApp(
   fluidPage(actionButton("go", "Compute"), textOutput("clicks")),
   function(input, output) {
-    observeEvent(input$go, compute(4), priority = 1)
+    observeEvent(input$go, compute(Sys.getenv("ROOKERY_TEST_END")), priority = 1)
     output$clicks <- renderText(paste("clicks:", input$go))
   }
 )
