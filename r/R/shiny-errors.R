@@ -225,8 +225,9 @@ report_shiny_error <- function(condition, state) {
   write_error_report(report)
   # In development, the page with an error of `ui` takes the place of Shiny's response. The overlay
   # shows an error of a download.
-  if (is_dev() && place$stage == "ui" && report$detail == "full") {
-    state$page <- error_response(dev_error_report(report))
+  is_page <- place$stage == "ui" && !startsWith(req$PATH_INFO %||% "/session/", "/session/")
+  if (is_dev() && is_page && report$detail == "full") {
+    state$page <- tryCatch(error_response(dev_error_report(report)), error = function(error) NULL)
   }
   state$reported <- error_key(condition)
   TRUE

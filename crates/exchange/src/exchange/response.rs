@@ -72,14 +72,18 @@ pub struct OwnedBody {
 }
 
 impl OwnedBody {
-    /// Makes a body from the last `len` bytes of a vector, without copying them. The vector counts
-    /// against the memory budget by `charge`.
+    /// Makes a body from the last `len` bytes of a vector, without copying them.
     ///
     /// # Panics
     /// Panics if the vector has fewer bytes.
-    pub fn from_end(bytes: Vec<u8>, len: usize, charge: Option<Charge>) -> OwnedBody {
+    pub fn from_end(bytes: Vec<u8>, len: usize) -> OwnedBody {
         let start = bytes.len().checked_sub(len).expect("the body is a part of the vector");
-        OwnedBody { bytes, start, charge }
+        OwnedBody { bytes, start, charge: None }
+    }
+
+    /// Counts the vector against the memory budget by `charge`.
+    pub fn set_charge(&mut self, charge: Charge) {
+        self.charge = Some(charge);
     }
 
     /// Separates the body from its charge to the memory budget.
@@ -89,9 +93,9 @@ impl OwnedBody {
         (OwnedBody { bytes, start, charge: None }, charge)
     }
 
-    /// Returns the number of bytes that count against the memory budget for the body.
-    pub fn charged(&self) -> usize {
-        self.charge.as_ref().map_or(0, Charge::bytes)
+    /// Returns the number of bytes that the body holds.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
     }
 
     /// Returns the bytes of the body.
@@ -180,6 +184,11 @@ impl Response {
     /// Returns the body of the response.
     pub fn body(&self) -> &ResponseBody {
         &self.body
+    }
+
+    /// Returns the body of the response, to change it.
+    pub fn body_mut(&mut self) -> &mut ResponseBody {
+        &mut self.body
     }
 
     /// Removes and returns the body of the response.

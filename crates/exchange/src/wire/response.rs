@@ -3,7 +3,6 @@
 use std::fs::File;
 
 use super::{Malformed, Reader, write_text};
-use crate::budget::Charge;
 use crate::exchange::Exchange;
 use crate::exchange::response::{OwnedBody, ResponseBody, WebSocketCompression};
 use crate::stream_flow_control::{StreamOptions, StreamedBody};
@@ -28,9 +27,8 @@ const IS_COMPRESSIBLE: u8 = 8;
 pub enum ResponseContent<'a> {
     /// The field of [`Up::Response`](super::Up::Response). The body is copied.
     Borrowed(&'a [u8]),
-    /// The bytes of the whole record, whose memory becomes that of the body, and their charge to
-    /// the memory budget.
-    Owned(Vec<u8>, Option<Charge>),
+    /// The bytes of the whole record, whose memory becomes that of the body.
+    Owned(Vec<u8>),
 }
 
 /// The number of bytes of a response's record before the content of the response: its two ids.
@@ -111,10 +109,10 @@ pub fn read_response(
                 exchange.set_response_body(body);
             }
         }
-        ResponseContent::Owned(record, charge) => {
+        ResponseContent::Owned(record) => {
             let content = record.get(IDS..).ok_or(Malformed)?;
             if let Some(len) = read(content, exchange, file, max_queue)?.map(<[u8]>::len) {
-                let body = ResponseBody::Owned(OwnedBody::from_end(record, len, charge));
+                let body = ResponseBody::Owned(OwnedBody::from_end(record, len));
                 exchange.response_mut().set_body(body);
             }
         }

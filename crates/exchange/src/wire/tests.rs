@@ -167,14 +167,14 @@ fn the_body_of_a_long_response_stays_where_it_has_arrived() {
     record.extend_from_slice(response_body(&sent));
     let (end, len) = (record.as_ptr_range().end, record.len());
     let mut arrived = request();
-    read_response(ResponseContent::Owned(record, None), &mut arrived, None, 1).unwrap();
+    read_response(ResponseContent::Owned(record), &mut arrived, None, 1).unwrap();
     let body = response_body(&arrived);
     assert_eq!((body.len(), body.as_ptr_range().end), (100_000, end));
     // The response can be passed on without a copy of its body.
     let mut again = Vec::new();
     Up::write_response(&arrived, (77, 9), None, &mut again);
     assert_eq!(again.len() + body.len(), len);
-    let short = ResponseContent::Owned(vec![0; 15], None);
+    let short = ResponseContent::Owned(vec![0; 15]);
     assert_eq!(read_response(short, &mut arrived, None, 1), Err(Malformed));
 }
 

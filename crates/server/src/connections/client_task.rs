@@ -4,8 +4,8 @@
 //! The runtime calls its hook before it sleeps, in which the I/O thread serves the application,
 //! only if no task is ready. Clients that send without pause keep tasks ready for ever. The polls
 //! of their tasks are therefore counted, and the application is also served after [`MAX_POLLS`]
-//! polls. In each poll, a task reads and writes a limited number of bytes, so these limits together
-//! bound the time that the application waits.
+//! polls, or after [`MAX_TIME`]. In each poll, a task reads and writes a limited number of bytes,
+//! so these limits together bound the time that the application waits.
 //!
 //! The networks of the clients take [turns](super::turns).
 
@@ -15,7 +15,6 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
@@ -48,6 +47,7 @@ thread_local! {
             round_polls: Cell::new(0),
             began: Cell::new(None),
             is_limited: Cell::new(false),
+            has_counted: Cell::new(false),
             unserved: Cell::new(Duration::ZERO),
             network: Cell::new(0),
             serve: Cell::new(None),
@@ -68,6 +68,8 @@ struct Turn {
     began: Cell<Option<Instant>>,
     /// True if the networks take turns in the current round.
     is_limited: Cell<bool>,
+    /// True if the time of a network has been counted since the thread was last idle.
+    has_counted: Cell<bool>,
     /// The time that clients' tasks have taken in limited rounds since the application was last
     /// served.
     unserved: Cell<Duration>,
@@ -116,12 +118,13 @@ pub(crate) fn set_network(network: u64) {
     TURN.with(|turn| turn.network.set(network));
 }
 
-/// Begins a free round, because the thread has no task that is ready.
+/// Begins a free round, because the thread has no task that is ready. No network owes any time.
 pub(crate) fn on_idle() {
     TURN.with(|turn| {
-        turn.round_polls.set(0);
-        turn.began.set(None);
-        turn.is_limited.set(false);
+        turn.begin_free_round();
+        if turn.has_counted.take() {
+            ROUNDS.with_borrow_mut(|rounds| rounds.turns.forget_time());
+        }
     });
 }
 
@@ -135,7 +138,7 @@ pub(crate) async fn take_turns() {
                 // the tasks that have just been woken have run.
                 rounds.request_end();
             } else {
-                on_idle();
+                TURN.with(Turn::begin_free_round);
             }
         });
         Poll::<()>::Pending
@@ -219,7 +222,8 @@ impl Turn {
             self.begin_limit();
             return Poll::Pending;
         }
-        if self.unserved.get() >= MAX_TIME {
+        // Before the clock is read, because the network does not owe this time.
+        if self.unserved.get() >= MAX_TIME || self.polls.get() == MAX_POLLS {
             self.serve_application();
         }
         let (network, began) = (task.network, Instant::now());
@@ -227,6 +231,7 @@ impl Turn {
         let taken = began.elapsed();
         self.unserved.set(self.unserved.get().saturating_add(taken));
         if let Some(network) = network {
+            self.has_counted.set(true);
             ROUNDS.with_borrow_mut(|rounds| rounds.turns.count(network, taken));
         }
         polled
@@ -241,6 +246,12 @@ impl Turn {
             Some(began) if now.saturating_duration_since(began) < FREE_TIME => {}
             Some(_) => self.begin_limit(),
         }
+    }
+
+    fn begin_free_round(&self) {
+        self.round_polls.set(0);
+        self.began.set(None);
+        self.is_limited.set(false);
     }
 
     #[cold]

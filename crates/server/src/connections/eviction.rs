@@ -75,21 +75,20 @@ impl ConnectionTable {
 
     /// Returns the connection that is evicted from the largest network with more than `own`
     /// connections, with its key. It is the one that costs the least, and among equals the slowest,
-    /// or else the newest. If no connection of the largest network can be evicted, the next network
-    /// is searched.
+    /// or else the newest; among many connections, at the time of the last search. If no connection
+    /// of the largest network can be evicted, the next network is searched.
     fn cheapest_of_largest(&self, own: usize) -> Option<(usize, Rc<dyn TableEntry>)> {
-        let mut cheapest = self.cheapest.0.borrow_mut();
+        let now = self.clock.now();
         let mut before = None;
         while let Some(largest) = self.network_counts.largest(own, before) {
             let network = largest.1;
             for is_search_needed in [false, true] {
                 if is_search_needed {
-                    self.find_cheapest(network, &mut cheapest.found);
-                    cheapest.network = network;
-                } else if cheapest.network != network || self.entries() < SHORT_SEARCH {
+                    self.cheapest.keep(network, self.find_cheapest(network, now));
+                } else if self.entries() < SHORT_SEARCH {
                     continue;
                 }
-                while let Some(((cost, _, serial), key)) = cheapest.found.pop() {
+                while let Some(((cost, _, serial), key)) = self.cheapest.pop(now, network) {
                     // Since the search, the connection may have begun something, or its slot may
                     // belong to another connection.
                     let is_same = |it: &Rc<dyn TableEntry>| {
@@ -107,11 +106,9 @@ impl ConnectionTable {
         None
     }
 
-    /// Finds the connections of a network that cost the least.
-    fn find_cheapest(&self, network: u64, found: &mut Vec<(Rank, usize)>) {
-        let now = self.clock.now();
-        let mut least = None;
-        found.clear();
+    /// Returns the connections of a network that cost the least.
+    fn find_cheapest(&self, network: u64, now: u32) -> Vec<(Rank, usize)> {
+        let (mut least, mut found) = (None, Vec::new());
         self.network_counts.for_each_of(network, |key| {
             let Some(entry) = self.get(key) else { return };
             let Some(cost) = entry.eviction_cost() else { return };
@@ -123,7 +120,7 @@ impl ConnectionTable {
                 found.push(((Reverse(cost), entry.slowness(now), entry.serial()), key));
             }
         });
-        keep_greatest(found);
+        found
     }
 
     /// Evicts the entry that holds the most bytes of a share of the memory budget within the peer

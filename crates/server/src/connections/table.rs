@@ -58,8 +58,8 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// budget, because other connections need them.
     fn evict_for_memory(&self, share: Share, held: usize);
 
-    /// Counts `bytes` of a response, which the memory budget counts already, for the request that
-    /// waits for it. Returns false if the budget has no room for them.
+    /// Counts `bytes` of a response that has arrived for the request that waits for it. Returns
+    /// false if the memory budget has no room for them.
     fn admit_response(&self, _bytes: usize) -> bool {
         true
     }

@@ -32,6 +32,10 @@ const MAX_WOKEN: usize = 64;
 /// time.
 const MAX_WOKEN_ALONE: usize = 512;
 
+/// The time beyond which what a network has taken does not count for its later rounds. A poll takes
+/// so long only if the process did not run.
+const MAX_OWED: Duration = Duration::from_millis(100);
+
 /// The networks that have had time in the current round, and their tasks that wait for a later one.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
@@ -91,7 +95,13 @@ impl Turns {
     /// Counts time that a task of a network has taken in this round.
     pub(super) fn count(&mut self, network: u64, time: Duration) {
         let turn = self.networks.entry(network).or_default();
-        turn.taken = turn.taken.saturating_add(time);
+        turn.taken = turn.taken.saturating_add(time).min(MAX_OWED);
+    }
+
+    /// Forgets the time that networks have taken, because the thread has had time for all of them.
+    pub(super) fn forget_time(&mut self) {
+        self.networks.retain(|_, turn| !turn.waiting.is_empty());
+        self.networks.values_mut().for_each(|turn| turn.taken = Duration::ZERO);
     }
 
     /// Returns the time that a network gets in the current round.

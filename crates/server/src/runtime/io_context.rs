@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rookery_error::Reports;
 use rookery_exchange::{
-    AdaptiveYield, Budget, Command, Exchange, ResponseBody, StreamEnd, StreamId,
+    AdaptiveYield, Budget, Command, Exchange, ResponseBody, Share, StreamEnd, StreamId,
 };
 use rookery_trace::Tracer;
 use rookery_worker_protocol::{RouteTable, SharedScoreboard};
@@ -106,9 +106,8 @@ impl IoContext {
                 } else if is_streamed(&exchange) && self.dispatch.waiter(&exchange).is_some() {
                     self.http.open_response_stream(&exchange);
                 } else if let ResponseBody::Owned(body) = exchange.response().body() {
-                    if !self.admits_response(&exchange, body.charged()) {
-                        exchange.response_mut().set_body(ResponseBody::Refused);
-                    }
+                    let bytes = self.connections.budget.bytes_of_response(body.capacity());
+                    self.admit_response(&mut exchange, bytes);
                 }
                 self.resolve(AppDecision::Respond(exchange));
             }
@@ -162,12 +161,18 @@ impl IoContext {
         }
     }
 
-    /// Returns true if the memory budget has room for the body of a response, of which it counts
-    /// `bytes` already. The task of the client decides about other responses, but it may run only
-    /// after many more have arrived, each in memory of its own.
-    fn admits_response(&self, exchange: &Exchange, bytes: usize) -> bool {
+    /// Charges the memory budget for a response that has arrived in memory of its own, or drops its
+    /// body if there is no room for it. The task of the client decides about other responses, but
+    /// it may run only after many more have arrived.
+    fn admit_response(&self, exchange: &mut Exchange, bytes: usize) {
         let waiter = self.dispatch.waiter(exchange).and_then(|key| self.connections.get(key));
-        bytes == 0 || waiter.is_none_or(|entry| entry.admit_response(bytes))
+        let is_admitted = waiter.is_none_or(|entry| entry.admit_response(bytes));
+        let body = exchange.response_mut().body_mut();
+        if !is_admitted {
+            *body = ResponseBody::Refused;
+        } else if let ResponseBody::Owned(body) = body {
+            body.set_charge(self.connections.charge(Share::Outgoing, bytes));
+        }
     }
 
     fn with_stream(&self, stream: StreamId, body: impl FnOnce(&ResponseStream)) {

@@ -9,10 +9,10 @@ use std::rc::Rc;
 
 use rookery_exchange::{Charge, MessageKind, Payload, Share};
 use rookery_system::blocking;
-use rookery_websocket::protocol::deflate::{Deflater, Fin};
+use rookery_websocket::protocol::deflate::{Deflater, Fin, Takeover};
 use rookery_websocket::protocol::{OpCode, encode_message};
 
-use super::compression::{DEFLATE_STEP, Deferred};
+use super::compression::{DEFLATE_STEP, Deferred, WINDOW_BYTES};
 use super::handle::{WebSocketHandle, opcode_of};
 
 /// The number of bytes of a message that are compressed at once on another thread, which takes
@@ -28,8 +28,8 @@ struct Compressing {
     done: usize,
     /// The frames with these bytes.
     frames: Vec<u8>,
-    /// The charge for the frames.
-    _charge: Charge,
+    /// The charge for the frames, and for the state of the compression.
+    charge: Charge,
 }
 
 impl Compressing {
@@ -129,7 +129,12 @@ impl WebSocketHandle {
     /// and may be recycled, and otherwise `None`.
     fn compress_on_thread(self: &Rc<Self>, opcode: OpCode, payload: Payload) -> Option<Payload> {
         let len = payload.as_bytes().len();
-        let charge = self.shared.connections.try_charge(self.peer, Share::Outgoing, len);
+        let endpoint = self.endpoint.borrow_mut();
+        // A window that is kept is charged anyway.
+        let has_window = endpoint.deflater().is_some_and(|it| it.takeover() == Takeover::Kept);
+        let window = if has_window { 0 } else { WINDOW_BYTES };
+        drop(endpoint);
+        let charge = self.shared.connections.try_charge(self.peer, Share::Outgoing, len + window);
         let mut endpoint = self.endpoint.borrow_mut();
         let (Some(compression), Some(charge), Ok(())) =
             (&self.compression, charge, endpoint.check_message())
@@ -141,8 +146,7 @@ impl WebSocketHandle {
         compression.send_state.borrow_mut().compressing = Some(len);
         self.deferred_bytes.set(self.deferred_bytes.get() + len);
         let frames = Vec::new();
-        let mut message =
-            Compressing { deflater, opcode, payload, done: 0, frames, _charge: charge };
+        let mut message = Compressing { deflater, opcode, payload, done: 0, frames, charge };
         let handle = Rc::clone(self);
         tokio::task::spawn_local(async move {
             while !message.is_complete() && handle.endpoint.borrow().check_message().is_ok() {
@@ -165,7 +169,9 @@ impl WebSocketHandle {
     /// Queues a message that was compressed on another thread, and then the messages that were
     /// deferred meanwhile.
     fn on_compressed(self: &Rc<Self>, message: Compressing) {
-        let Compressing { deflater, frames, payload, .. } = message;
+        let Compressing { deflater, frames, payload, charge, .. } = message;
+        // Before a message behind this one needs one.
+        drop(charge);
         let len = payload.as_bytes().len();
         self.deferred_bytes.set(self.deferred_bytes.get() - len);
         self.shared.dispatch.recycle_payload(payload);

@@ -25,7 +25,7 @@ pub(super) const DEFLATE_STEP: usize = 64 << 10;
 /// The number of bytes that are charged to the memory budget for a WebSocket with context takeover,
 /// which keeps its compression and decompression windows between messages. The windows take 371 KiB
 /// for compression and less than 48 KiB for decompression (`libraries/websocket/DESIGN.md`).
-const WINDOW_BYTES: usize = 512 << 10;
+pub(super) const WINDOW_BYTES: usize = 512 << 10;
 
 /// The compression state of a WebSocket that has negotiated compression (permessage-deflate).
 #[derive(Debug)]

@@ -97,9 +97,4 @@ impl PoolContext {
         charge.set(bytes);
         Some(charge)
     }
-
-    /// Counts a response of `len` bytes as [`charge`](Self::charge) does.
-    pub(super) fn charge_response(&self, len: usize) -> Option<Charge> {
-        self.charge(self.budget.get()?.bytes_of_response(len))
-    }
 }

@@ -56,8 +56,8 @@ pub(crate) fn append_frame(
 /// `deflater`. `opcode` is the type of the message for its first fragment, and `fin` marks the last
 /// fragment.
 ///
-/// A message that compression would lengthen is sent uncompressed, if that does not disturb the
-/// compression window of the peer.
+/// A message in one frame that compression would lengthen is sent uncompressed, if that does not
+/// disturb the compression window of the peer.
 ///
 /// # Panics
 /// If `opcode` is that of a control frame.

@@ -1,8 +1,10 @@
 //! The lists of connections from which the next connection to be evicted is taken. A search over
 //! all connections fills a list, which suffices for up to [`CANDIDATES`] evictions.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
+
+use rookery_exchange::ById;
 
 use super::cost::EvictionCost;
 
@@ -24,17 +26,40 @@ pub(super) struct Candidate {
     pub(super) key: usize,
 }
 
-/// The connections that one search found as the cheapest of a network. All of them cost the same.
-/// The one that is evicted next is at the end.
+/// The connections that searches found as the cheapest of networks. They are used only within the
+/// tick of the clock in which they were found, so that few connections are found too late that cost
+/// less.
 #[derive(Debug, Default)]
-pub(in crate::connections) struct CheapestConnections(pub(super) RefCell<Cheapest>);
+pub(in crate::connections) struct CheapestConnections {
+    /// The tick of the searches.
+    tick: Cell<u32>,
+    /// The connections of each network with their keys. All of one network cost the same, and the
+    /// one that is evicted next is at the end.
+    found: RefCell<ById<Vec<(Rank, usize)>>>,
+}
 
-#[derive(Debug, Default)]
-pub(super) struct Cheapest {
-    /// The number of the network.
-    pub(super) network: u64,
-    /// The connections with their keys.
-    pub(super) found: Vec<(Rank, usize)>,
+/// The maximum number of networks whose cheapest connections are kept.
+const MAX_NETWORKS: usize = 16;
+
+impl CheapestConnections {
+    /// Removes and returns the connection of a network that is evicted next, if one is left of a
+    /// search in this tick of the clock.
+    pub(super) fn pop(&self, now: u32, network: u64) -> Option<(Rank, usize)> {
+        if self.tick.replace(now) != now {
+            self.found.take();
+        }
+        self.found.borrow_mut().get_mut(&network)?.pop()
+    }
+
+    /// Keeps the connections that a search has found.
+    pub(super) fn keep(&self, network: u64, mut connections: Vec<(Rank, usize)>) {
+        keep_greatest(&mut connections);
+        let mut found = self.found.borrow_mut();
+        if found.len() >= MAX_NETWORKS {
+            found.clear();
+        }
+        found.insert(network, connections);
+    }
 }
 
 /// The order in which connections of a network are evicted: those that cost the least, and of these

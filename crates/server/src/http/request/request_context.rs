@@ -274,23 +274,26 @@ impl RequestContext {
     }
 
     /// Charges the memory budget for a response of `len` bytes until it has been written. What was
-    /// [charged](Self::keep_response_charge) when the response arrived is not charged again.
+    /// [charged](Self::keep_response_charge) when the response arrived is not charged again, and is
+    /// released if the body is not sent.
     ///
     /// # Errors
     /// Returns [`Rejection::Overload`] if the memory budget is exhausted.
     pub(crate) fn charge_response(&mut self, len: usize) -> Result<(), Rejection> {
-        if len <= UNCHARGED_BYTES {
+        let charged = self.parts().response_charge.bytes();
+        if len <= UNCHARGED_BYTES && charged == 0 {
             return Ok(());
         }
-        let charged = self.parts().response_charge.bytes();
         let (connections, held) =
             (&self.shared().connections, &self.connection.activity.response_bytes);
-        let more = connections.budget.bytes_of_response(len).saturating_sub(charged);
-        if !connections.admit(self.peer(), Share::Outgoing, held.get(), more) {
+        let is_small = len <= UNCHARGED_BYTES;
+        let needs = if is_small { 0 } else { connections.budget.bytes_of_response(len) };
+        let more = needs.saturating_sub(charged);
+        if more > 0 && !connections.admit(self.peer(), Share::Outgoing, held.get(), more) {
             return Err(Rejection::Overload);
         }
-        held.set(held.get() + more);
-        self.parts().response_charge.set(charged + more);
+        held.set((held.get() + needs).saturating_sub(charged));
+        self.parts().response_charge.set(needs);
         Ok(())
     }
 

@@ -133,7 +133,7 @@ fn a_client_waits_for_few_polls_of_a_network_with_many_connections() {
     let (polls_between, between) = channel();
     let (server, listener) = start(crowd(polls_between));
     let polls = || between.recv_timeout(TEST_TIMEOUT).expect("the client is served");
-    let most = |time: Duration| time.div_duration_f64(POLL) as u32;
+    let most = |time: Duration| u32::try_from(time.as_micros() / POLL.as_micros()).unwrap();
     let (mut all, mut times, mut many) = (0, 0, 0);
     while all < 2000 {
         let of_others = polls();

@@ -94,7 +94,8 @@ pub(in crate::runtime) async fn accept(
                 let admitted = admit(&context, &limits, (accepted, network), listener, &config);
                 if admitted.unwrap_or(false) && connections.len() >= max_connections(&limits) {
                     evicted += 1;
-                    // Serves the connection before the next ones could replace it.
+                    // Lets tasks run. With `evicts_at_once`, the next connection could replace this
+                    // one before it is served.
                     if limits.evicts_at_once || evicted % MAX_EVICTED == 0 {
                         tokio::task::yield_now().await;
                     }

@@ -152,8 +152,7 @@ fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) -> bool {
             Up::Response { ticket, content, exchange } => {
                 has_responses = true;
                 let content = if is_long {
-                    let charge = pool.charge_response(record.len());
-                    ResponseContent::Owned(std::mem::take(&mut record), charge)
+                    ResponseContent::Owned(std::mem::take(&mut record))
                 } else {
                     ResponseContent::Borrowed(content)
                 };

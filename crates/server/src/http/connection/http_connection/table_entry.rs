@@ -157,12 +157,10 @@ impl TableEntry for HttpConnection {
 
     fn admit_response(&self, bytes: usize) -> bool {
         let held = &self.activity.response_bytes;
-        let before = held.get();
-        held.set(before + bytes);
         let is_admitted =
-            self.shared.connections.admit(self.peer(), Share::Outgoing, before + bytes, 0);
-        if !is_admitted {
-            held.set(before);
+            self.shared.connections.admit(self.peer(), Share::Outgoing, held.get(), bytes);
+        if is_admitted {
+            held.set(held.get() + bytes);
         }
         is_admitted
     }

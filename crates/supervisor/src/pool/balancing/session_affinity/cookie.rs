@@ -37,7 +37,7 @@ const VALUE_LEN: usize = (SIGNED_LEN + SIGNATURE_LEN) / 3 * 4;
 /// The maximum number of cookies of one name in a request whose signatures are verified. A browser
 /// has at most one for each path and domain for which it was set. A verification takes about 1 us,
 /// and a `Cookie` header has room for thousands.
-const MAX_VERIFIED: usize = 4;
+const MAX_VERIFIED: usize = 16;
 
 /// The content of a session cookie: the worker that it names, and a random number for the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
