@@ -20,7 +20,7 @@ pub fn record(data: &[u8]) {
     let arrived = if flags & 2 == 0 {
         ResponseContent::Borrowed(content)
     } else {
-        ResponseContent::Owned(bytes.to_vec(), None)
+        ResponseContent::Owned(bytes.to_vec())
     };
     if read_response(arrived, &mut exchange, file, 1 << 20).is_err() {
         return;

@@ -84,7 +84,7 @@ impl ConnectionTable {
             let network = largest.1;
             for is_search_needed in [false, true] {
                 if is_search_needed {
-                    self.cheapest.keep(network, self.find_cheapest(network, now));
+                    self.cheapest.keep(now, network, self.find_cheapest(network, now));
                 } else if self.entries() < SHORT_SEARCH {
                     continue;
                 }

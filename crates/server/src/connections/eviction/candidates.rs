@@ -45,20 +45,25 @@ impl CheapestConnections {
     /// Removes and returns the connection of a network that is evicted next, if one is left of a
     /// search in this tick of the clock.
     pub(super) fn pop(&self, now: u32, network: u64) -> Option<(Rank, usize)> {
-        if self.tick.replace(now) != now {
-            self.found.take();
-        }
+        self.forget_before(now);
         self.found.borrow_mut().get_mut(&network)?.pop()
     }
 
-    /// Keeps the connections that a search has found.
-    pub(super) fn keep(&self, network: u64, mut connections: Vec<(Rank, usize)>) {
+    /// Keeps the connections that a search in this tick of the clock has found.
+    pub(super) fn keep(&self, now: u32, network: u64, mut connections: Vec<(Rank, usize)>) {
+        self.forget_before(now);
         keep_greatest(&mut connections);
         let mut found = self.found.borrow_mut();
         if found.len() >= MAX_NETWORKS {
             found.clear();
         }
         found.insert(network, connections);
+    }
+
+    fn forget_before(&self, now: u32) {
+        if self.tick.replace(now) != now {
+            self.found.take();
+        }
     }
 }
 
@@ -80,6 +85,18 @@ pub(super) fn keep_greatest<T: Ord>(list: &mut Vec<T>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_search_has_found_is_used_in_the_same_tick_only() {
+        let cheapest = CheapestConnections::default();
+        let found = || (0..2).map(|at| ((Reverse(EvictionCost::Idle), None, at), 7)).collect();
+        for now in [5, 6] {
+            cheapest.keep(now, 1, found());
+            assert_eq!(cheapest.pop(now, 1).map(|((.., serial), _)| serial), Some(1));
+            assert_eq!(cheapest.pop(now, 2), None, "another network");
+        }
+        assert_eq!(cheapest.pop(7, 1), None);
+    }
 
     #[test]
     fn the_greatest_of_a_long_list_are_kept() {

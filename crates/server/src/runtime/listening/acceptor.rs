@@ -32,10 +32,11 @@ const MAX_ROOM_WAIT: Duration = Duration::from_secs(1);
 /// for a connection to evict.
 const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The maximum number of connections for which others are evicted before their tasks run. Fewer
-/// would let a client that connects without pause fill the kernel's queue of new connections, in
-/// which all others wait.
-const MAX_EVICTED: u32 = 32;
+/// The part of the connection table, as a divisor, for which others are evicted before their tasks
+/// run. If it were smaller, a client that connects without pause could fill the kernel's queue of
+/// new connections, in which all others wait. If it were larger, new connections would be evicted
+/// before they are served.
+const EVICTED_PART: usize = 256;
 
 /// The HTTP response to a connection that exceeds
 /// [`Limits::max_connections`](crate::Limits::max_connections).
@@ -80,7 +81,7 @@ pub(in crate::runtime) async fn accept(
     config: ListenerConfig,
 ) {
     let config = Rc::new(config);
-    let mut evicted = 0_u32;
+    let mut evicted = 0;
     loop {
         match acceptor.accept().await {
             Ok(accepted) => {
@@ -94,9 +95,9 @@ pub(in crate::runtime) async fn accept(
                 let admitted = admit(&context, &limits, (accepted, network), listener, &config);
                 if admitted.unwrap_or(false) && connections.len() >= max_connections(&limits) {
                     evicted += 1;
-                    // Lets tasks run. With `evicts_at_once`, the next connection could replace this
-                    // one before it is served.
-                    if limits.evicts_at_once || evicted % MAX_EVICTED == 0 {
+                    if evicted >= max_connections(&limits) / EVICTED_PART {
+                        // Serves the connections before the next ones could replace them.
+                        evicted = 0;
                         tokio::task::yield_now().await;
                     }
                 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{BodySource, Command, Event, MessageKind, Payload, Share};
+use rookery_exchange::{
+    BodySource, Command, Event, Exchange, MessageKind, OwnedBody, Payload, ResponseBody, Share,
+};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
 use crate::support::tls::{settings, site};
@@ -265,24 +267,30 @@ fn queues_of_peers_that_do_not_read() {
 
 #[test]
 fn replies_that_are_not_read() {
-    let app = pages();
-    let limit = app.server.budget().limit(Share::Outgoing);
-    // Each response counts with all its bytes, so that two fit.
-    let mut slow: Vec<Client> = (0..4).map(|_| app.connect()).collect();
-    for (at, client) in slow.iter_mut().enumerate() {
-        client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
-        if at >= 2 {
-            assert_eq!(client.response().unwrap().status, 503, "{at}");
+    for set_body in [copied as fn(&mut Exchange, &[u8]), owned] {
+        let app = pages(set_body);
+        let limit = app.server.budget().limit(Share::Outgoing);
+        // Each response counts with all its bytes, so that two fit.
+        let mut slow: Vec<Client> = (0..4).map(|_| app.connect()).collect();
+        for (at, client) in slow.iter_mut().enumerate() {
+            client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+            if at >= 2 {
+                assert_eq!(client.response().unwrap().status, 503, "{at}");
+            }
         }
+        assert!(2 * LARGE < limit && used(&app, Share::Outgoing) == 2 * LARGE);
+        // A smaller response evicts the newest of the large ones.
+        let mut honest = app.connect();
+        assert_eq!(honest.get("/medium").body.len(), MEDIUM);
+        await_used(&app, Share::Outgoing, LARGE);
+        // The body of a response to HEAD is not sent, and does not count.
+        honest.send("HEAD /medium HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(honest.response_to("HEAD").unwrap().status, 200);
+        await_used(&app, Share::Outgoing, LARGE);
+        assert_eq!(slow[0].response().unwrap().body.len(), LARGE, "the oldest is served");
+        drop(slow);
+        await_used(&app, Share::Outgoing, 0);
     }
-    assert!(2 * LARGE < limit && used(&app, Share::Outgoing) == 2 * LARGE);
-    // A smaller response evicts the newest of the large ones.
-    let mut honest = app.connect();
-    assert_eq!(honest.get("/medium").body.len(), MEDIUM);
-    await_used(&app, Share::Outgoing, LARGE);
-    assert_eq!(slow[0].response().unwrap().body.len(), LARGE, "the oldest is served");
-    drop(slow);
-    await_used(&app, Share::Outgoing, 0);
 }
 
 #[test]
@@ -356,9 +364,20 @@ fn reading_stops(config: Config) {
 const LARGE: usize = 15_000_000;
 const MEDIUM: usize = 8_000_000;
 
+/// Sets the body of a response to a copy of these bytes.
+fn copied(exchange: &mut Exchange, bytes: &[u8]) {
+    exchange.set_response_body(bytes);
+}
+
+/// Sets the body of a response to one in memory of its own, as a long response of a worker has.
+fn owned(exchange: &mut Exchange, bytes: &[u8]) {
+    let body = OwnedBody::from_end(bytes.to_vec(), bytes.len());
+    exchange.response_mut().set_body(ResponseBody::Owned(body));
+}
+
 /// Starts an application that responds to `/large` with 15 MB, to `/medium` with 8 MB, and to
 /// everything else with 20 KB.
-fn pages() -> App {
+fn pages(set_body: fn(&mut Exchange, &[u8])) -> App {
     let page = vec![b'x'; LARGE];
     App::new(Limits { max_client_memory: Some(100 << 20), ..Limits::default() }, move |exchange| {
         let len = match exchange.path() {
@@ -367,13 +386,13 @@ fn pages() -> App {
             _ => 20_000,
         };
         exchange.begin_response(200);
-        exchange.set_response_body(&page[..len]);
+        set_body(exchange, &page[..len]);
     })
 }
 
 #[test]
 fn replies_behind_which_the_body_of_the_next_request_trickles() {
-    let app = pages();
+    let app = pages(copied);
     let mut slow: Vec<Client> = (0..9).map(|_| app.connect()).collect();
     for client in &mut slow {
         client.send(
