@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints the source files of this repository through which a GET request passes, with the instructions of each.
 
-    scripts/request-path [--workers] [--functions]
+    bench/request_path.py [--workers] [--functions]
 
 Serves an app that responds with `hello`, in an R process that serves by itself or, with --workers, by the program with one
 worker. All processes run under callgrind, which counts the instructions of each source line, also of inlined functions. A
