@@ -12,27 +12,23 @@ Its Rust code is linked once more, because the names of functions and lines are 
 
 import argparse
 import collections
-import http.client
 import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from instructions import hello
+from one_worker import LIBRARY, PATIENCE, answer, free_port
+
 ROOT = Path(__file__).resolve().parent.parent
 OWN = ("crates/", "libraries/", "r/src/")
-REQUESTS, PATIENCE = 1000, 120
+REQUESTS = 1000
 APP = "list(call = function(req) list(status = 200L, headers = list(), body = 'hello'))\n"
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def with_names(library, folder):
@@ -62,21 +58,16 @@ def command(library, folder, port, has_workers):
     return ["Rscript", "--no-environ", "-e", code], environment
 
 
-def answer(port):
-    try:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-        connection.request("GET", "/")
-        return connection.getresponse().read() == b"hello"
-    except OSError:
-        return False
-
-
-def ask(port, requests):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-    for _ in range(requests):
-        connection.request("GET", "/", headers={"Accept-Encoding": ""})
-        if connection.getresponse().read() != b"hello":
-            raise SystemExit("another response")
+def await_answer(process, port):
+    """Waits until the server responds. Under callgrind, R needs half a minute to start."""
+    until = time.monotonic() + 2 * PATIENCE
+    while True:
+        try:
+            return answer(port)
+        except OSError:
+            if time.monotonic() > until or process.poll() is not None:
+                raise SystemExit("the server does not respond under callgrind") from None
+            time.sleep(0.5)
 
 
 def dump(folder):
@@ -107,7 +98,7 @@ def counted(file):
 
 
 def sources(library, addresses):
-    """Returns the source files and functions of each address of a library: those of the instruction itself and of all functions into which it is inlined."""
+    """Returns the source files and functions of each address of a library, with those of all functions into which the instruction is inlined."""
     asked = "\n".join(addresses)
     told = subprocess.run(["addr2line", "-e", library, "-a", "-i", "-f", "-C"], input=asked, text=True, stdout=subprocess.PIPE, check=True).stdout
     found, lines = collections.defaultdict(set), iter(told.splitlines())
@@ -135,24 +126,22 @@ def main():
     asked.add_argument("--workers", action="store_true")
     asked.add_argument("--functions", action="store_true")
     asked = asked.parse_args()
-    library = Path(os.environ.get("ROOKERY_LIB", ROOT / ".local" / "lib")).resolve()
     if not shutil.which("valgrind"):
         raise SystemExit("there is no valgrind; this command installs it: scripts/setup check")
     with tempfile.TemporaryDirectory(prefix="rookery-path-") as folder:
         folder, port = Path(folder), free_port()
-        line, environment = command(with_names(library, folder), folder, port, asked.workers)
+        line, environment = command(with_names(LIBRARY, folder), folder, port, asked.workers)
         valgrind = ["valgrind", "--tool=callgrind", "--fair-sched=yes", "-q", "--trace-children=yes", "--dump-instr=yes", "--compress-pos=no",
                     f"--callgrind-out-file={folder}/out.%p", f"--vgdb-prefix={folder}/vgdb"]
         process = subprocess.Popen([*valgrind, *map(str, line)], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         try:
-            until = time.monotonic() + PATIENCE
-            while not answer(port):
-                if time.monotonic() > until or process.poll() is not None:
-                    raise SystemExit("the server does not respond under callgrind")
-                time.sleep(0.5)
-            ask(port, 20)
+            await_answer(process, port)
+            ask = hello(port)
+            for _ in range(20):
+                ask()
             dump(folder)
-            ask(port, REQUESTS)
+            for _ in range(REQUESTS):
+                ask()
             files = dump(folder)
         finally:
             os.killpg(process.pid, signal.SIGKILL)

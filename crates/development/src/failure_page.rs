@@ -58,7 +58,7 @@ impl StartFailure {
 
 const HEADING: &str = "The app could not be started";
 
-/// What a client without the token gets in place of the details of an error.
+/// The text that a client without the token gets in place of the details of an error.
 pub(crate) const WITHOUT_ACCESS: &str = "The terminal shows the error. This page shows it as well \
     if you open the address with the token, which `rookery dev` has printed.";
 

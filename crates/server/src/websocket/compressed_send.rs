@@ -129,11 +129,10 @@ impl WebSocketHandle {
     /// and may be recycled, and otherwise `None`.
     fn compress_on_thread(self: &Rc<Self>, opcode: OpCode, payload: Payload) -> Option<Payload> {
         let len = payload.as_bytes().len();
-        let endpoint = self.endpoint.borrow_mut();
         // A window that is kept is charged anyway.
-        let has_window = endpoint.deflater().is_some_and(|it| it.takeover() == Takeover::Kept);
+        let is_kept = |it: &Deflater| it.takeover() == Takeover::Kept;
+        let has_window = self.endpoint.borrow_mut().deflater().is_some_and(is_kept);
         let window = if has_window { 0 } else { WINDOW_BYTES };
-        drop(endpoint);
         let charge = self.shared.connections.try_charge(self.peer, Share::Outgoing, len + window);
         let mut endpoint = self.endpoint.borrow_mut();
         let (Some(compression), Some(charge), Ok(())) =

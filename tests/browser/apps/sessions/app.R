@@ -1,4 +1,4 @@
-# An observer that computes until the file that the environment names exists, so that the live page can show for which session.
+# An app whose observer computes until the file ROOKERY_TEST_END exists, so that the live page can show for which session.
 
 library(shiny)
 

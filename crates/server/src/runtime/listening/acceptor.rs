@@ -32,10 +32,10 @@ const MAX_ROOM_WAIT: Duration = Duration::from_secs(1);
 /// for a connection to evict.
 const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The part of the connection table, as a divisor, for which others are evicted before their tasks
-/// run. If it were smaller, a client that connects without pause could fill the kernel's queue of
-/// new connections, in which all others wait. If it were larger, new connections would be evicted
-/// before they are served.
+/// The divisor of `max_connections` that gives the number of new connections for which others are
+/// evicted before tasks run. With a smaller number, a client that connects without pause could fill
+/// the kernel's queue of new connections, in which all others wait. With a larger number, new
+/// connections would be evicted before they are served.
 const EVICTED_PART: usize = 256;
 
 /// The HTTP response to a connection that exceeds
