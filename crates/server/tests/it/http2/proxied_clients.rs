@@ -198,17 +198,21 @@ fn fill(app: &App, left: usize) -> Charge {
 #[test]
 fn a_head_for_which_there_is_no_memory_ends_no_request_of_other_clients() {
     let (app, mut proxy, _comes) = behind_proxy(Limits::default());
+    let used = || app.server.budget().used(Share::Connections);
     proxy.begin(1, &[&post("/")[..], &[HONEST]].concat());
-    proxy.ask(3, &[&get("/")[..], &[GREEDY]].concat());
+    proxy.begin(3, &[&post("/")[..], &[GREEDY]].concat());
+    // Connection and requests are charged with 32 KiB each.
+    wait_until("both requests are charged", || used() >= 3 * (32 << 10));
+    let with_both = used();
+    proxy.send(frame(kind::DATA, END_STREAM, 3, b""));
     assert_eq!(proxy.outcome(3), Heard::Status(200));
+    wait_until("the second request is over", || used() < with_both);
     let taken = fill(&app, 10 << 10);
     // h2 may hold much more for a header block that is not complete.
     let head = block(&[&get("/")[..], &[GREEDY]].concat());
     proxy.send(frame(kind::HEADERS, END_STREAM, 5, &head));
-    let budget = app.server.budget();
-    wait_until("the head is charged", || {
-        budget.used(Share::Connections) > budget.limit(Share::Connections)
-    });
+    let limit = app.server.budget().limit(Share::Connections);
+    wait_until("the head is charged", || used() > limit);
     proxy.send(frame(kind::CONTINUATION, END_HEADERS, 5, b""));
     assert_eq!(proxy.outcome(5), Heard::Status(503));
     proxy.send(frame(kind::DATA, END_STREAM, 1, b"end"));
