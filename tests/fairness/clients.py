@@ -16,6 +16,8 @@ HANDSHAKE = (
 )
 # Python names it since 3.13.
 IP_BIND_ADDRESS_NO_PORT = 24
+# The address of the load balancer that announces clients.
+BALANCER = "127.0.0.1"
 # HTTP/2 (RFC 9113): frame types and flags.
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
@@ -23,13 +25,15 @@ INITIAL_WINDOW, MAX_WINDOW = 65_535, 2**31 - 1
 
 
 class Address(NamedTuple):
-    """The address of a server, the one from which a client connects to it, and the number of its R processes."""
+    """The address of a server, the one from which a client connects to it, and the number of its R processes. If `is_announced`, a load balancer
+    connects instead, and announces the client with the PROXY protocol."""
 
     host: str
     port: int
     has_tls: bool
     source: str = "127.0.0.1"
     processes: int = 1
+    is_announced: bool = False
 
 
 def _context(protocol):
@@ -39,8 +43,8 @@ def _context(protocol):
     return context
 
 
-def connect(address, protocol, receive_buffer=None, timeout=10):
-    """Returns a connected socket."""
+def connect(address, protocol, receive_buffer=None, timeout=10, first=b""):
+    """Returns a connected socket that has sent `first`, together with what announces the client."""
     client = socket.socket()
     client.settimeout(timeout)
     if receive_buffer:
@@ -49,8 +53,12 @@ def connect(address, protocol, receive_buffer=None, timeout=10):
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # The source has a port for each server to which it connects.
     client.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
-    client.bind((address.source, 0))
+    client.bind((BALANCER if address.is_announced else address.source, 0))
     client.connect((address.host, address.port))
+    if address.is_announced:
+        first = b"PROXY TCP4 %s %s 5555 443\r\n" % (address.source.encode(), address.host.encode()) + first
+    if first:
+        client.sendall(first)
     return _context(protocol).wrap_socket(client, server_hostname="localhost") if address.has_tls else client
 
 

@@ -5,9 +5,7 @@ import contextlib
 import functools
 import re
 import selectors
-import socket
 import ssl
-import struct
 import threading
 import time
 
@@ -305,58 +303,6 @@ def requests_between_the_parts_of_long_messages(address, protocol, until):
     for sender in senders:
         sender.join()
 
-
-@attack_from_elsewhere(busy=0.05, turns=10, protocols=("http",))
-def pipelined_requests_on_many_connections(address, protocol, until):
-    # Each connection always has more requests than the server answers in one turn.
-    requests = b"GET /files/small.txt HTTP/1.1\r\nHost: a\r\n\r\n" * 200
-    with selectors.DefaultSelector() as selector:
-        for _ in range(1000):
-            client = connect(address, protocol)
-            client.setblocking(False)
-            selector.register(client, selectors.EVENT_READ | selectors.EVENT_WRITE, [0])
-        while time.monotonic() < until:
-            for key, events in selector.select(0.1):
-                sent = key.data
-                with contextlib.suppress(BlockingIOError):
-                    if events & selectors.EVENT_READ and not key.fileobj.recv(1 << 18):
-                        raise ConnectionResetError("the connection was closed")
-                    sent[0] = (sent[0] + key.fileobj.send(requests[sent[0] :])) % len(requests)
-
-
-def client_hello():
-    """Returns the first message of a TLS handshake."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with contextlib.suppress(ssl.SSLWantReadError):
-        context.wrap_bio(incoming, outgoing, server_hostname="localhost").do_handshake()
-    return outgoing.read()
-
-
-@attack_from_elsewhere(busy=0.05, turns=10, protocols=("tls",))
-def handshakes_that_are_given_up(address, protocol, until):
-    # The same message again and again costs the client nothing, and the server a key exchange.
-    hello = client_hello()
-    with selectors.DefaultSelector() as selector:
-
-        def open_one():
-            client = connect(address._replace(has_tls=False), "http")
-            # It is reset when it is closed.
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            client.sendall(hello)
-            client.setblocking(False)
-            selector.register(client, selectors.EVENT_READ)
-
-        together_open = 0
-        while time.monotonic() < until:
-            while together_open < 1000 and time.monotonic() < until:
-                open_one()
-                together_open += 1
-            for key, _ in selector.select(0.1):
-                selector.unregister(key.fileobj)
-                key.fileobj.close()
-                together_open -= 1
 
 # An honest client opens one session after the other, and the last may not have ended when it opens the next.
 attack_on_sessions = functools.partial(

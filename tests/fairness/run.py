@@ -3,14 +3,14 @@
 
     tests/fairness/run.py [--only GLOB] [--short] [--seconds N] [--judge-latency] [--list]
 
-Each case is an attack of attacks.py, elsewhere.py or proxied.py, over one protocol, with one worker or two, or with an R process that serves by itself
-(`embedded`). ROOKERY_LIB is the library with the R package (default .local/lib). An honest request fails if it is refused, has another status
-than 200, or no complete response. An honest WebSocket fails if it is closed, or an echo does not come. If an attack names for how many of its
-items honest clients may wait (`turns`), none of them may wait for longer than as many items take on this machine, measured before the attack.
-The memory of all processes may grow to 64 MB above the limit that the case sets. `--seconds` is how long an attack lasts (default 2.5; longer
-if honest clients may wait for longer). The 99th percentile of honest requests is always printed; `--judge-latency` also fails above 250 ms and
-the items, which only a machine without other load can tell. `--short` plays each attack once, with the numbers of workers and the protocols in
-turn, and attacks from the address of the honest clients once with each number of workers. Exit status: 0 when no case failed.
+Each case is an attack of attacks.py, costly.py, elsewhere.py or proxied.py, over one protocol, with one worker or two, or with an R process that
+serves by itself (`embedded`). ROOKERY_LIB is the library with the R package (default .local/lib). An honest request fails if it is refused, has
+another status than 200, or no complete response. An honest WebSocket fails if it is closed, or an echo does not come. If an attack names for how
+many of its items honest clients may wait (`turns`), none of them may wait for longer than as many items take on this machine, measured before
+the attack. The memory of all processes may grow to 64 MB above the limit that the case sets. `--seconds` is how long an attack lasts (default
+2.5; longer if honest clients may wait for longer). The 99th percentile of honest requests is always printed; `--judge-latency` also fails above
+250 ms and the items, which only a machine without other load can tell. `--short` plays each attack once, with the numbers of workers and the
+protocols in turn, and attacks from the address of the honest clients once with each number of workers. Exit status: 0 when no case failed.
 """
 
 import argparse
@@ -27,6 +27,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "matrix"))
 
 from attacks import ATTACKS, Attack  # noqa: E402
+import costly  # noqa: E402, F401
 import elsewhere  # noqa: E402, F401
 import proxied  # noqa: E402
 from clients import Address, WebSocket, get  # noqa: E402
@@ -152,7 +153,8 @@ def play(attack, protocol, workers, seconds):
     """Runs one case. Returns the honest clients' latencies in seconds, sorted, each with what took so long, and the growth of memory in bytes."""
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(start(attack, protocol, workers))
-        address = Address(server.host, server.port, needs_tls(protocol), processes=max(1, workers))
+        address = Address(server.host, server.port, needs_tls(protocol), processes=max(1, workers),
+                          is_announced="--proxy-protocol" in attack.options)
         if protocol in proxied.PROTOCOLS:
             port = stack.enter_context(proxied.in_front(server, protocol))
             address = address._replace(port=port, has_tls=False, source="127.0.0.3")
