@@ -73,22 +73,22 @@ def many_session_cookies_in_each_request(address, protocol, until):
     name = re.search(rb"(?i)\r\nset-cookie: *([^=]*)=", head)[1]
     # None of them is valid, and each has the length of a valid one.
     data = b"GET /small HTTP/1.1\r\nHost: a\r\nCookie: %s\r\n\r\n" % ((name + b"=" + b"A" * 36 + b";") * 2000)
-    pump(lambda: connect(address, protocol), 300, data, until)
+    pump(lambda: connect(address, protocol), 1000, data, until)
 
 
-@attack_on_io_thread(protocols=("http", "tls"))
+@attack_from_elsewhere(protocols=("http", "tls"))
 def pings_and_pongs_of_many_websockets(address, protocol, until):
     data = (message(b"", 9) + message(b"", 10)) * 50_000
     pump(lambda: WebSocket(address, protocol).socket, 400, data, until)
 
 
-@attack_from_elsewhere("--ws-compression", "level=9", busy=0.1, turns=25, protocols=("http", "tls"), modes=(1, 2),
+@attack_from_elsewhere("--ws-compression", "level=9", busy=0.1, turns=20, protocols=("http",), modes=(1, 2),
                        paths=("/small", "/upload?3000000"))
 def compressed_echoes_of_long_messages(address, protocol, until):
     # The threads that compress also write large bodies to disk. At this level, each echo takes one of them a second.
     deflate = b"Sec-WebSocket-Extensions: permessage-deflate; client_no_context_takeover; server_no_context_takeover\r\n"
     data = message(os.urandom(8_000_000).hex().encode())
-    together(8, lambda: pump(lambda: WebSocket(address, protocol, deflate).socket, 1, data, until))
+    together(5, lambda: pump(lambda: WebSocket(address, protocol, deflate).socket, 1, data, until))
 
 
 def client_hello(tickets=0, curve=None):
