@@ -79,7 +79,7 @@ def many_session_cookies_in_each_request(address, protocol, until):
 @attack_from_elsewhere(protocols=("http", "tls"))
 def pings_and_pongs_of_many_websockets(address, protocol, until):
     data = (message(b"", 9) + message(b"", 10)) * 50_000
-    pump(lambda: WebSocket(address, protocol).socket, 400, data, until)
+    pump(lambda: WebSocket(address, protocol).socket, 300, data, until)
 
 
 @attack_from_elsewhere("--ws-compression", "level=9", busy=0.1, turns=20, protocols=("http",), modes=(1, 2),
