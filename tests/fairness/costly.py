@@ -21,9 +21,6 @@ PIPELINED = b"GET /files/small.txt HTTP/1.1\r\nHost: a\r\n\r\n" * 200
 
 # These attacks use R little. A short call of R measures how fast the machine is, and an honest client may wait for as long as 40 of them take.
 attack_on_io_thread = functools.partial(attack_from_elsewhere, busy=0.01, turns=40)
-attack_behind_load_balancer = functools.partial(
-    attack_on_io_thread, "--proxy-protocol", "--proxy-protocol-from", BALANCER, protocols=("tls",), modes=(1, 2)
-)
 
 
 def pump(opening, count, data, until):
@@ -154,14 +151,9 @@ def costly_handshakes_that_are_given_up(address, protocol, until):
     give_up(address, client_hello(900, "secp384r1"), until)
 
 
-@attack_behind_load_balancer()
-def handshakes_behind_a_load_balancer_that_are_given_up(address, protocol, until):
-    # The header of the PROXY protocol and the message of the handshake arrive together.
-    give_up(address, client_hello(), until)
-
-
-@attack_behind_load_balancer()
-def costly_handshakes_behind_a_load_balancer_that_are_given_up(address, protocol, until):
+@attack_on_io_thread("--proxy-protocol", "--proxy-protocol-from", BALANCER, protocols=("tls",), modes=(1, 2))
+def costly_handshakes_behind_a_load_balancer(address, protocol, until):
+    # The header of the PROXY protocol and the first message of the handshake arrive together.
     give_up(address, client_hello(curve="secp384r1"), until)
 
 
