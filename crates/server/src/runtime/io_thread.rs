@@ -284,7 +284,7 @@ async fn run_commands(
                     let _ = done.send(connections.len_of_listener(listener));
                 }
                 IoCommand::Drain { listener, close_over, done } => {
-                    if let Some(listening) = listeners.remove(&listener) {
+                    if let Some(listening) = listeners.get_mut(&listener) {
                         listening.end().await;
                     }
                     drain::begin_over(connections, listener, close_over);
@@ -297,7 +297,7 @@ async fn run_commands(
                 IoCommand::Stop { listener, done } => {
                     // Otherwise a response that the application has just ended would be cut off.
                     context.run_app_commands();
-                    if let Some(listening) = listeners.remove(&listener) {
+                    if let Some(mut listening) = listeners.remove(&listener) {
                         listening.end().await;
                     }
                     drain::begin(connections, listener);
@@ -319,7 +319,7 @@ async fn run_commands(
                     panic!("broken for a test");
                 }
                 IoCommand::ShutDown { done } => {
-                    for (_, listening) in listeners.drain() {
+                    for (_, mut listening) in listeners.drain() {
                         listening.end().await;
                     }
                     // Threads that have sent a command meanwhile learn that it is not executed.

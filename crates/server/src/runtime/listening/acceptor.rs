@@ -32,11 +32,14 @@ const MAX_ROOM_WAIT: Duration = Duration::from_secs(1);
 /// for a connection to evict.
 const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The divisor of `max_connections` that gives the number of new connections for which others are
-/// evicted before tasks run. With a smaller number, a client that connects without pause could fill
-/// the kernel's queue of new connections, in which all others wait. With a larger number, new
-/// connections would be evicted before they are served.
-const EVICTED_PART: usize = 256;
+/// The maximum number of new connections for which others are evicted before tasks run. With a
+/// smaller number, a client that connects without pause could fill the kernel's queue of new
+/// connections, in which all others wait.
+const MAX_EVICTED: usize = 40;
+
+/// The divisor of `max_connections` that also limits this number. New connections would otherwise
+/// be evicted before they are served.
+const EVICTED_PART: usize = 8;
 
 /// The HTTP response to a connection that exceeds
 /// [`Limits::max_connections`](crate::Limits::max_connections).
@@ -95,7 +98,8 @@ pub(in crate::runtime) async fn accept(
                 let admitted = admit(&context, &limits, (accepted, network), listener, &config);
                 if admitted.unwrap_or(false) && connections.len() >= max_connections(&limits) {
                     evicted += 1;
-                    if evicted >= max_connections(&limits) / EVICTED_PART {
+                    let max_evicted = max_connections(&limits) / EVICTED_PART;
+                    if evicted >= max_evicted.min(MAX_EVICTED) {
                         // Serves the connections before the next ones could replace them.
                         evicted = 0;
                         tokio::task::yield_now().await;

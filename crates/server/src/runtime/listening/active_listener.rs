@@ -13,7 +13,8 @@ use crate::net::listen::ListeningSocket;
 use crate::net::watched_socket::WatchedSocket;
 use crate::runtime::io_context::IoContext;
 
-/// The part of a listener that belongs to the I/O thread: its tasks.
+/// The part of a listener that belongs to the I/O thread: its tasks. A listener that was drained has
+/// none, and exists until it is stopped, because its application may still have commands.
 pub(in crate::runtime) struct ActiveListener {
     /// The tasks that accept the listener's connections, one for each socket.
     pub(in crate::runtime) accept_tasks: Vec<JoinHandle<()>>,
@@ -47,11 +48,11 @@ impl ActiveListener {
 
     /// Stops accepting connections and ends the listener's tasks. The port is free when this
     /// function returns.
-    pub(in crate::runtime) async fn end(self) {
-        for task in self.certificate_task.iter().chain(&self.accept_tasks) {
+    pub(in crate::runtime) async fn end(&mut self) {
+        let tasks: Vec<_> = self.certificate_task.take().into_iter().collect();
+        let tasks = tasks.into_iter().chain(self.accept_tasks.drain(..));
+        for task in tasks {
             task.abort();
-        }
-        for task in self.accept_tasks {
             // The task was aborted above.
             let _ = task.await;
         }

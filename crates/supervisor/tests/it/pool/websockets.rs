@@ -93,3 +93,23 @@ fn applies_back_pressure_to_the_client() {
         assert_eq!(client.frame_after_pings(), (1, (5 + (1 << 20) + at).to_string().into_bytes()));
     }
 }
+
+/// Checks that the front end serves its worker after its last connection has ended. In an earlier
+/// version, its thread ended, and R waited for the ends of WebSockets until its time was up.
+#[test]
+fn a_worker_learns_of_the_end_of_the_last_websocket_of_a_server_that_drains() {
+    let front = Frontend::new(1);
+    let mut client = front.connect();
+    client.upgrade("/ws");
+    client.message(1, b"hold");
+    // The end waits in the front end behind these messages, of which some do not fit into the ring.
+    (0..200).for_each(|_| client.message(1, b"message"));
+    drop(client);
+    let listener = front.listener.as_ref().unwrap();
+    listener.drain();
+    wait_until("the WebSocket has ended", || listener.connections() == 0);
+    let gate = &front.workers[0].gate;
+    gate.open();
+    // The close code of a connection that was lost.
+    wait_until("R learns of it", || gate.begun.load(Ordering::Relaxed) == 1006);
+}

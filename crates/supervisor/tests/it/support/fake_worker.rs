@@ -289,6 +289,8 @@ pub(crate) fn answer(
             if payload.as_bytes().starts_with(b"count") {
                 let count = payload.as_bytes().len().to_string().into_bytes();
                 app.send(Command::Send { socket, kind, payload: Payload::Pooled(count) });
+            } else if payload.as_bytes() == b"hold" {
+                gate.pass();
             } else if payload.as_bytes() == b"close" {
                 app.send(Command::Close { socket, code: 4000, reason: b"bye".to_vec() });
             } else {
