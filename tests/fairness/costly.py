@@ -176,15 +176,24 @@ def churn(addresses, until):
             del kept[:1000]
 
 
+def fill_and_connect(address, protocol, idle, sources, until):
+    """Keeps `idle` connections without a request and 500 that pipeline requests, and connects from `sources` again and again."""
+    kept = []
+    with contextlib.suppress(OSError):
+        for _ in range(idle):
+            kept.append(connect(address, protocol, timeout=1))
+    pumping = threading.Thread(target=pump, args=(lambda: connect(address, protocol, timeout=1), 500, PIPELINED, until))
+    pumping.start()
+    churn([address._replace(source=source) for source in sources], until)
+    pumping.join()
+
+
 @attack_on_io_thread(turns=130, protocols=("http",))
 def connects_beside_busy_connections_in_a_full_table(address, protocol, until):
     # One address has as many connections as the default limit, and the others evict them.
-    idle = []
-    with contextlib.suppress(OSError):
-        for _ in range(9500):
-            idle.append(connect(address, protocol, timeout=1))
-    pumping = threading.Thread(target=pump, args=(lambda: connect(address, protocol, timeout=1), 500, PIPELINED, until))
-    pumping.start()
-    churn([address._replace(source=source) for source in (address.source, *OTHERS)], until)
-    pumping.join()
-    del idle
+    fill_and_connect(address, protocol, 9500, (address.source, *OTHERS), until)
+
+
+@attack_on_io_thread(turns=130, protocols=("http",), limits={"max_connections": 1000})
+def connects_beside_busy_connections_in_a_small_table(address, protocol, until):
+    fill_and_connect(address, protocol, 500, (address.source,), until)
