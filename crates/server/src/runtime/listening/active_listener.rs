@@ -13,8 +13,8 @@ use crate::net::listen::ListeningSocket;
 use crate::net::watched_socket::WatchedSocket;
 use crate::runtime::io_context::IoContext;
 
-/// The part of a listener that belongs to the I/O thread: its tasks. A listener that was drained has
-/// none, and exists until it is stopped, because its application may still have commands.
+/// The part of a listener that belongs to the I/O thread: its tasks. A listener that was drained
+/// has none. It exists until it is stopped, because its application may still have commands.
 pub(in crate::runtime) struct ActiveListener {
     /// The tasks that accept the listener's connections, one for each socket.
     pub(in crate::runtime) accept_tasks: Vec<JoinHandle<()>>,
