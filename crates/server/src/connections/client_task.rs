@@ -162,7 +162,7 @@ struct ClientTask<F> {
     /// implementation, and the compiler derives its `Unpin`.
     future: F,
     network: Option<u64>,
-    /// The task's ticket while it waits for the turn of its network.
+    /// What the task has used of the time of its network.
     ticket: Ticket,
 }
 
@@ -175,7 +175,7 @@ impl<F: Future> Future for ClientTask<F> {
         // pinned.
         let task = unsafe { self.get_unchecked_mut() };
         TURN.with(|turn| {
-            if turn.is_limited.get() || task.ticket.is_some() {
+            if turn.is_limited.get() || task.ticket.is_waiting() {
                 return turn.poll_limited(task, cx);
             }
             let polled = turn.poll(task, cx);
@@ -232,7 +232,7 @@ impl Turn {
         self.unserved.set(self.unserved.get().saturating_add(taken));
         if let Some(network) = network {
             self.has_counted.set(true);
-            ROUNDS.with_borrow_mut(|rounds| rounds.turns.count(network, taken));
+            ROUNDS.with_borrow_mut(|rounds| rounds.turns.count(network, &mut task.ticket, taken));
         }
         polled
     }

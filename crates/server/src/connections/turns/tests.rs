@@ -52,7 +52,7 @@ impl Runtime {
             if self.turns.admit(network, &mut self.tickets[task], waker) {
                 self.runs[task] += 1;
                 let time = run(task);
-                self.turns.count(network, time);
+                self.turns.count(network, &mut self.tickets[task], time);
             }
         }
         self.turns.begin_round();
@@ -88,6 +88,53 @@ fn a_client_waits_for_a_limited_time_of_a_network_with_many_connections() {
     // The connections of the crowd take turns, too.
     let of_each = &runtime.runs[..1000];
     assert!(of_each.iter().max().unwrap() - of_each.iter().min().unwrap() <= 1);
+}
+
+#[test]
+fn a_task_that_takes_little_does_not_wait_for_all_others_of_its_network() {
+    let mut runtime = Runtime::new(vec![1; 501]);
+    let ready = Arc::clone(&runtime.ready);
+    (0..500).for_each(|task| runtime.wake(task));
+    let mut most = 0;
+    (0..200).for_each(|_| runtime.round(|task| again(&ready, task)));
+    for _ in 0..20 {
+        (0..10).for_each(|_| runtime.round(|task| again(&ready, task)));
+        runtime.wake(500);
+        let (before, mut rounds) = (runtime.runs[500], 0);
+        while runtime.runs[500] == before {
+            runtime.round(|task| if task == 500 { SHORT } else { again(&ready, task) });
+            rounds += 1;
+            assert!(rounds < 100, "it does not run");
+        }
+        most = most.max(rounds);
+    }
+    assert!(most <= 3, "{most} rounds");
+}
+
+/// Makes a task ready again, which takes the time of 16 requests.
+fn again(ready: &Ready, task: usize) -> Duration {
+    ready.lock().unwrap().push_back(task);
+    TIME_OF_NETWORK
+}
+
+#[test]
+fn new_tasks_without_end_do_not_keep_an_older_one_from_its_turn() {
+    let mut runtime = Runtime::new(vec![1; 2001]);
+    let ready = Arc::clone(&runtime.ready);
+    // It has used much before the others come.
+    (0..50).for_each(|_| {
+        runtime.wake(2000);
+        runtime.round(|_| 4 * SHORT);
+    });
+    let mut new = 0..2000;
+    let (before, mut rounds) = (runtime.runs[2000], 0);
+    runtime.wake(2000);
+    while runtime.runs[2000] == before {
+        new.by_ref().take(20).for_each(|task| runtime.wake(task));
+        runtime.round(|task| if task == 2000 { SHORT } else { again(&ready, task) });
+        rounds += 1;
+    }
+    assert!(rounds <= 20, "{rounds} rounds");
 }
 
 #[test]
