@@ -162,7 +162,7 @@ struct ClientTask<F> {
     /// implementation, and the compiler derives its `Unpin`.
     future: F,
     network: Option<u64>,
-    /// What the task has used of the time of its network.
+    /// The time of its network that the task has used, and the place of the task while it waits.
     ticket: Ticket,
 }
 

@@ -71,7 +71,8 @@ struct NetworkTurn {
 /// its turn, and a number that is larger for a task that became ready later.
 type Place = (u64, u64);
 
-/// What a task has used of the time of its network, and its place while it waits for its turn.
+/// The ticket of a task: the time of its network that the task has used, and the place of the task
+/// while it waits for its turn.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Ticket {
     place: Option<Place>,
@@ -173,12 +174,10 @@ impl Turns {
     }
 }
 
-/// Returns the turn of a network. If it has none yet, its virtual time begins at `latest`, so that
-/// what tasks have used before is not ahead of it.
+/// Returns the turn of a network. The virtual time of a new turn begins at `latest`, because tasks
+/// of the network may have used time in an earlier turn.
 fn turn_of(networks: &mut ById<NetworkTurn>, network: u64, latest: u64) -> &mut NetworkTurn {
-    networks
-        .entry(network)
-        .or_insert_with(|| NetworkTurn { now: latest.max(CREDIT), ..Default::default() })
+    networks.entry(network).or_insert_with(|| NetworkTurn { now: latest, ..Default::default() })
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-# An app whose observer computes until the file ROOKERY_TEST_END exists, so that the live page can show for which session.
+# An app whose observer computes until the file ROOKERY_TEST_END exists, so that the live page can show for which
+# session.
 
 library(shiny)
 

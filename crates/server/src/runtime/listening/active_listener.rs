@@ -13,8 +13,8 @@ use crate::net::listen::ListeningSocket;
 use crate::net::watched_socket::WatchedSocket;
 use crate::runtime::io_context::IoContext;
 
-/// The part of a listener that belongs to the I/O thread: its tasks. A listener that was drained
-/// has none. It exists until it is stopped, because its application may still have commands.
+/// The part of a listener that belongs to the I/O thread: its tasks. A drained listener has no
+/// tasks, but exists until the listener is stopped, because the application may have commands.
 pub(in crate::runtime) struct ActiveListener {
     /// The tasks that accept the listener's connections, one for each socket.
     pub(in crate::runtime) accept_tasks: Vec<JoinHandle<()>>,
@@ -49,9 +49,7 @@ impl ActiveListener {
     /// Stops accepting connections and ends the listener's tasks. The port is free when this
     /// function returns.
     pub(in crate::runtime) async fn end(&mut self) {
-        let tasks: Vec<_> = self.certificate_task.take().into_iter().collect();
-        let tasks = tasks.into_iter().chain(self.accept_tasks.drain(..));
-        for task in tasks {
+        for task in self.certificate_task.take().into_iter().chain(self.accept_tasks.drain(..)) {
             task.abort();
             // The task was aborted above.
             let _ = task.await;
