@@ -1,10 +1,10 @@
 # Servers in processes of their own, as users run them, and requests to them.
 
-# Runs R, or another program, with arguments; output goes to one file. `$tell()` returns the output,
-# and `$signal()` sends a signal.
+# Runs R, or another program, with arguments; output goes to one file, also that of `stderr` unless it
+# is NULL. `$tell()` returns the output, and `$signal()` sends a signal.
 local_process <- function(
   arguments, dir = tempdir(), env = parent.frame(), environment = character(),
-                          program = file.path(R.home("bin"), "Rscript")) {
+                          program = file.path(R.home("bin"), "Rscript"), stderr = "2>&1") {
   output <- withr::local_tempfile(.local_envir = env)
   process <- processx::process$new(
     # If the tests run in the background, these signals may be ignored, and the processes would
@@ -12,7 +12,7 @@ local_process <- function(
     Sys.which("env")[[1]],
     c("--default-signal=INT,HUP", program, arguments),
     stdout = output,
-    stderr = "2>&1",
+    stderr = stderr,
     wd = dir,
     env = c(
       "current",
@@ -40,11 +40,21 @@ local_process <- function(
 }
 
 # Runs `rookery ...` as in a shell.
-local_cli <- function(..., dir = tempdir(), env = parent.frame(), environment = character()) {
+local_cli <- function(
+  ..., dir = tempdir(), env = parent.frame(), environment = character(), stderr = "2>&1"
+) {
   path <- paste(R.home("bin"), Sys.getenv("PATH"), sep = .Platform$path.sep)
   program <- system.file("exec", "rookery", package = "rookery")
   environment <- c(environment, c(PATH = path)[!"PATH" %in% names(environment)])
-  local_process(as.character(c(...)), dir, env, environment, program)
+  local_process(as.character(c(...)), dir, env, environment, program, stderr)
+}
+
+# Returns what `rookery status` says of the server of a folder. Its messages are dropped: one comes if a
+# process that has too much to do does not answer.
+status_of <- function(dir, ...) {
+  asked <- local_cli("status", dir, "--json", stderr = NULL)
+  exit_of(asked)
+  jsonlite::fromJSON(asked$tell(), ...)
 }
 
 # Runs an R process that evaluates text.

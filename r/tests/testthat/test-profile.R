@@ -39,15 +39,9 @@ local_profiled <- function(..., lines = profiled_app, env = parent.frame()) {
   expect_serving(it)
   it$url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
   it$dir <- dir
-  it$status <- function() status_of(dir)
+  it$status <- function() status_of(dir, simplifyVector = FALSE)$workers[[1]]
   it$profile <- function(...) profile_of(dir, ..., env = env)
   it
-}
-
-status_of <- function(dir) {
-  asked <- local_cli("status", dir, "--json")
-  exit_of(asked)
-  jsonlite::fromJSON(asked$tell(), simplifyVector = FALSE)$workers[[1]]
 }
 
 profile_of <- function(dir, ..., env = parent.frame()) {
@@ -304,7 +298,7 @@ test_that("a server without a supervisor is profiled as well", {
   socket <- withr::local_tempfile(pattern = "a", tmpdir = "/tmp")
   it <- local_r(embedded_call(dir, socket))
   it$url <- sub(" .*", "", expect_serving(it))
-  it$status <- function() status_of(dir)
+  it$status <- function() status_of(dir, simplifyVector = FALSE)$workers[[1]]
   run <- requests_to(it, rep("/short", 40))
   asked <- profile_of(dir, "--seconds", "3")
   wait_until(function() {

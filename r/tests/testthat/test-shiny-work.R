@@ -42,9 +42,7 @@ test_that("the slow log and a profile name the outputs and observers that comput
   shown <- regmatches(profile$tell(), regexpr("[0-9.]+ %  output[$]out", profile$tell()))
   expect_gt(as.numeric(sub(" .*", "", shown)), 30)
   # What Shiny computes after a message counts as time of the message.
-  asked <- local_cli("status", dir, "--json")
-  exit_of(asked)
-  status <- jsonlite::fromJSON(asked$tell())
+  status <- status_of(dir)
   messages <- status$routes[status$routes$route == "messages of WebSockets", ]
   expect_gt(messages$r$sum, 3)
   # The session was closed after its last message.
@@ -83,11 +81,7 @@ test_that("the status has the sessions, and what Shiny computes for each of them
   it <- local_cli("serve", dir, "--port", "0", "--log=none")
   expect_serving(it)
   url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
-  shiny <- function() {
-    asked <- local_cli("status", dir, "--json")
-    exit_of(asked)
-    jsonlite::fromJSON(asked$tell())$shiny
-  }
+  shiny <- function() status_of(dir)$shiny
   computing <- local_shiny_session(url)
   waiting <- local_shiny_session(url)
   for (session in list(computing, waiting)) {

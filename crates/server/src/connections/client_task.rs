@@ -17,6 +17,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use rookery_system::clock;
 use tokio::task::JoinHandle;
 
 use super::turns::{FREE_TIME, Ticket, Turns};
@@ -39,6 +40,16 @@ const MAX_TIME: Duration = Duration::from_millis(5);
 /// thread for a whole file.
 const MAX_WRITTEN: usize = 1 << 20;
 
+/// The processor time, in nanoseconds, after which a task in a limited round begins no other
+/// request and no other write before other tasks have run. hyper would serve 16 pipelined requests
+/// in one poll. If the clients of 500 connections send so many at once, another client of their
+/// network waits for 500 such polls.
+const MAX_POLL_TIME: u64 = 50_000;
+
+/// The number of bytes of a file that a task may send at once in a limited round. This takes about
+/// [`MAX_POLL_TIME`].
+const MAX_SENT: usize = 128 << 10;
+
 thread_local! {
     static TURN: Turn = const {
         Turn {
@@ -49,6 +60,8 @@ thread_local! {
             is_limited: Cell::new(false),
             has_counted: Cell::new(false),
             unserved: Cell::new(Duration::ZERO),
+            poll_began: Cell::new(0),
+            has_yielded: Cell::new(false),
             network: Cell::new(0),
             serve: Cell::new(None),
         }
@@ -73,6 +86,12 @@ struct Turn {
     /// The time that clients' tasks have taken in limited rounds since the application was last
     /// served.
     unserved: Cell<Duration>,
+    /// The processor time of the thread, in nanoseconds, when the current poll began, if the round
+    /// is limited.
+    poll_began: Cell<u64>,
+    /// True if the task that is being polled has [yielded](yield_now), or an earlier one in a free
+    /// round.
+    has_yielded: Cell<bool>,
     /// The network of the task that is being polled.
     network: Cell<u64>,
     /// The function that serves the application.
@@ -103,14 +122,37 @@ pub(crate) fn on_written(n: usize) {
     TURN.with(|turn| turn.written.set(turn.written.get().saturating_add(n)));
 }
 
-/// Waits for the next poll of the task if it has written [`MAX_WRITTEN`] bytes in the current one.
-/// Meanwhile, other tasks run.
+/// Returns the number of bytes of a file that the task may send at once.
+pub(crate) fn max_sent() -> usize {
+    TURN.with(|turn| if turn.is_limited.get() { MAX_SENT } else { MAX_WRITTEN })
+}
+
+/// Waits for the next poll of the task if it has written [`MAX_WRITTEN`] bytes in the current one,
+/// or has written and taken [`MAX_POLL_TIME`]. Meanwhile, other tasks run.
+#[inline]
 pub(crate) fn poll_may_write(cx: &Context<'_>) -> Poll<()> {
-    if TURN.with(|turn| turn.written.get()) < MAX_WRITTEN {
-        return Poll::Ready(());
-    }
+    TURN.with(|turn| match turn.written.get() {
+        0 => Poll::Ready(()),
+        written if written < MAX_WRITTEN => turn.poll_has_time(cx),
+        _ => {
+            yield_now(cx);
+            Poll::Pending
+        }
+    })
+}
+
+/// Waits for the next poll of the task before a request is served if the current poll has taken
+/// [`MAX_POLL_TIME`]. Meanwhile, other tasks run.
+#[inline]
+pub(crate) fn poll_may_serve(cx: &mut Context<'_>) -> Poll<()> {
+    TURN.with(|turn| turn.poll_has_time(cx))
+}
+
+/// Wakes the task that is being polled, because it has work left after this poll. In a limited
+/// round, it then has no [credit](super::turns) that a task has which was idle.
+pub(crate) fn yield_now(cx: &Context<'_>) {
+    TURN.with(|turn| turn.has_yielded.set(true));
     cx.waker().wake_by_ref();
-    Poll::Pending
 }
 
 /// Takes the task which is being polled for one of `network` from its next poll on.
@@ -206,6 +248,22 @@ impl Turn {
         polled
     }
 
+    /// Returns [`Poll::Pending`], and wakes the task, if the round is limited and the current poll
+    /// has taken [`MAX_POLL_TIME`].
+    #[inline]
+    fn poll_has_time(&self, cx: &Context<'_>) -> Poll<()> {
+        if self.is_limited.get() && self.has_taken_long() {
+            yield_now(cx);
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
+    #[cold]
+    fn has_taken_long(&self) -> bool {
+        clock::thread_nanoseconds().saturating_sub(self.poll_began.get()) >= MAX_POLL_TIME
+    }
+
     /// Polls a task if its network has time in the current round. Otherwise, the task is woken in a
     /// later one.
     #[cold]
@@ -226,12 +284,15 @@ impl Turn {
         if self.unserved.get() >= MAX_TIME || self.polls.get() == MAX_POLLS {
             self.serve_application();
         }
-        let (network, began) = (task.network, Instant::now());
+        let (network, began) = (task.network, clock::thread_nanoseconds());
+        self.poll_began.set(began);
+        self.has_yielded.set(false);
         let polled = self.poll(task, cx);
-        let taken = began.elapsed();
+        let taken = Duration::from_nanos(clock::thread_nanoseconds().saturating_sub(began));
         self.unserved.set(self.unserved.get().saturating_add(taken));
         if let Some(network) = network {
             self.has_counted.set(true);
+            task.ticket.set_busy(self.has_yielded.get());
             ROUNDS.with_borrow_mut(|rounds| rounds.turns.count(network, &mut task.ticket, taken));
         }
         polled

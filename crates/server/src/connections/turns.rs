@@ -9,10 +9,13 @@
 //! The waiting tasks of a network have their turns by its *virtual time* (start-time fair
 //! queueing): the turn of a task begins when the virtual time has reached what the task has used. A
 //! task that has been idle may use [`CREDIT`] first. A task that takes little time therefore does
-//! not wait for 1,000 others that want to run all the time.
+//! not wait for 1,000 others that want to run all the time. If 1,000 tasks become ready at once, it
+//! waits for one poll of each of them, which is short in a limited round, because a task with work
+//! left after a poll has no credit.
 //!
 //! The time is measured, because the time of a poll depends on what a client has sent: a poll with
-//! a small request takes 10 us, and one with a costly TLS handshake or a long head takes 2 ms.
+//! a small request takes 10 us, and one with a costly TLS handshake or a long head takes 2 ms. It
+//! is the time of the processor, so that no task waits because another process has interrupted it.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -24,8 +27,8 @@ use rookery_exchange::ById;
 /// clients, rounds are shorter, and cost nothing.
 pub(crate) const FREE_TIME: Duration = Duration::from_millis(5);
 
-/// The time that each network gets in a round beyond [`FREE_TIME`]. It is as much as one poll
-/// usually takes at most, which answers up to 16 requests or writes 1 MiB.
+/// The time that each network gets in a round beyond [`FREE_TIME`]: that of some ten polls, or of a
+/// TLS handshake.
 pub(crate) const TIME_OF_NETWORK: Duration = Duration::from_micros(500);
 
 /// The maximum number of waiting tasks of a network that are woken in a round. If the first of them
@@ -36,12 +39,11 @@ const MAX_WOKEN: usize = 64;
 /// time.
 const MAX_WOKEN_ALONE: usize = 512;
 
-/// The time beyond which what a network has taken does not count for its later rounds. A poll takes
-/// so long only if the process did not run.
+/// The time beyond which what a network has taken does not count for its later rounds.
 const MAX_OWED: Duration = Duration::from_millis(100);
 
 /// The virtual time, in nanoseconds, that a task which has been idle may use before it takes turns
-/// with those that were not: that of a few polls, which a request needs.
+/// with those that were not: that of a TLS handshake and of a few more polls, which a request needs.
 const CREDIT: u64 = 1_000_000;
 
 /// The networks that have had time in the current round, and their tasks that wait for a later one.
@@ -50,8 +52,6 @@ pub(super) struct Turns {
     networks: ById<NetworkTurn>,
     /// True if only one network had taken time when the current round began.
     is_alone: bool,
-    /// The number of places that were given to tasks so far.
-    places: u64,
     /// The latest virtual time of any network, in nanoseconds.
     latest: u64,
 }
@@ -62,29 +62,37 @@ struct NetworkTurn {
     taken: Duration,
     /// The virtual time, in nanoseconds.
     now: u64,
-    /// The tasks that wait. A task without a waker has been woken for the current round, in which
-    /// it runs before tasks that become ready later.
-    waiting: BTreeMap<Place, Option<Waker>>,
+    /// The tasks that wait, by the virtual time at which each of them has its turn. A task without
+    /// a waker has been woken for the current round, in which it runs before tasks that become
+    /// ready later.
+    waiting: BTreeMap<u64, Option<Waker>>,
+    /// The places of the tasks that were woken for the current round.
+    woken: Vec<u64>,
 }
 
-/// The place of a task among those of its network that wait: the virtual time at which the task has
-/// its turn, and a number that is larger for a task that became ready later.
-type Place = (u64, u64);
-
-/// The ticket of a task: the time of its network that the task has used, and the place of the task
-/// while it waits for its turn.
+/// The ticket of a task: its place among the tasks of its network.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Ticket {
-    place: Option<Place>,
-    /// The virtual time of the network up to which the task has used its part.
-    used: u64,
+    /// The virtual time of the network up to which the task has used its part. While the task
+    /// waits, the virtual time at which it has its turn.
+    time: u64,
+    /// True if the task waits, or has not run since its wait has ended.
+    is_waiting: bool,
+    /// True if the task had work left after its last poll.
+    is_busy: bool,
 }
 
 impl Ticket {
     /// Returns true if the task waits, or has not run since its wait has ended.
     #[inline]
     pub(super) fn is_waiting(self) -> bool {
-        self.place.is_some()
+        self.is_waiting
+    }
+
+    /// Records whether the task has work left after a poll, so that it was not idle when it becomes
+    /// ready again.
+    pub(super) fn set_busy(&mut self, is_busy: bool) {
+        self.is_busy = is_busy;
     }
 }
 
@@ -95,36 +103,34 @@ impl Turns {
         let time = self.time_of_network();
         let turn = turn_of(&mut self.networks, network, self.latest);
         let has_time = turn.taken < time;
-        let (place, is_due) = match ticket.place {
-            // Something else than its turn has woken the task.
-            Some(place) if matches!(turn.waiting.get(&place), Some(Some(_))) => return false,
-            // A task that was woken and finds no time keeps its place before later ones.
-            Some(place) => (place, true),
-            None => {
-                self.places += 1;
-                let place = (turn.now.saturating_sub(CREDIT).max(ticket.used), self.places);
-                (place, turn.waiting.keys().next().is_none_or(|first| place < *first))
+        let is_due = if ticket.is_waiting {
+            // Something else than its turn may have woken the task.
+            if matches!(turn.waiting.get(&ticket.time), Some(Some(_))) {
+                return false;
             }
+            // A task that was woken and finds no time keeps its place before later ones.
+            true
+        } else {
+            ticket.time = turn.new_place(*ticket);
+            turn.waiting.keys().next().is_none_or(|first| ticket.time < *first)
         };
-        if has_time && is_due {
-            turn.waiting.remove(&place);
-            turn.now = turn.now.max(place.0);
-            *ticket = Ticket { place: None, used: place.0 };
-            return true;
+        ticket.is_waiting = !(has_time && is_due);
+        if ticket.is_waiting {
+            turn.waiting.insert(ticket.time, Some(waker.clone()));
+        } else {
+            turn.waiting.remove(&ticket.time);
+            turn.now = turn.now.max(ticket.time);
         }
-        ticket.place = Some(place);
-        turn.waiting.insert(place, Some(waker.clone()));
-        false
+        !ticket.is_waiting
     }
 
     /// Counts time that a task of a network has taken in this round.
     pub(super) fn count(&mut self, network: u64, ticket: &mut Ticket, time: Duration) {
         let turn = turn_of(&mut self.networks, network, self.latest);
         turn.taken = turn.taken.saturating_add(time).min(MAX_OWED);
-        // A longer time is often that of another process, and would make the task wait for as long
-        // a time of each other task.
+        // For a longer time, the task would have to wait for as long a time of each other task.
         let nanoseconds = time.min(TIME_OF_NETWORK).as_nanos() as u64;
-        ticket.used += nanoseconds;
+        ticket.time += nanoseconds;
         // Otherwise, new tasks without end would keep those that have used time from their turns.
         turn.now += nanoseconds / (2 * (1 + turn.waiting.len() as u64));
         self.latest = self.latest.max(turn.now);
@@ -154,14 +160,9 @@ impl Turns {
         for turn in self.networks.values_mut() {
             // Time beyond the limit counts for the next rounds.
             turn.taken = turn.taken.saturating_sub(most);
-            // A task that was woken and has not been polled has ended.
-            turn.waiting.retain(|_, waker| waker.is_some());
+            turn.forget_ended();
             if turn.taken < most {
-                turn.waiting
-                    .values_mut()
-                    .take(max_woken)
-                    .filter_map(Option::take)
-                    .for_each(Waker::wake);
+                turn.wake(max_woken);
             }
             is_limited |= !turn.taken.is_zero() || !turn.waiting.is_empty();
         }
@@ -174,10 +175,46 @@ impl Turns {
     }
 }
 
+impl NetworkTurn {
+    /// Returns a place for a task that becomes ready.
+    fn new_place(&mut self, ticket: Ticket) -> u64 {
+        // Tasks with equal rights have their turns in the order in which they became ready.
+        self.now += 1;
+        let credit = if ticket.is_busy { 0 } else { CREDIT };
+        let mut place = self.now.saturating_sub(credit).max(ticket.time);
+        while self.waiting.contains_key(&place) {
+            place += 1;
+        }
+        place
+    }
+
+    /// Forgets the tasks that were woken for the last round and were not polled, because they have
+    /// ended.
+    fn forget_ended(&mut self) {
+        for place in self.woken.drain(..) {
+            if matches!(self.waiting.get(&place), Some(None)) {
+                self.waiting.remove(&place);
+            }
+        }
+    }
+
+    /// Wakes the first `most` tasks.
+    fn wake(&mut self, most: usize) {
+        for (place, waker) in self.waiting.iter_mut().take(most) {
+            if let Some(waker) = waker.take() {
+                self.woken.push(*place);
+                waker.wake();
+            }
+        }
+    }
+}
+
 /// Returns the turn of a network. The virtual time of a new turn begins at `latest`, because tasks
-/// of the network may have used time in an earlier turn.
+/// of the network may have used time in an earlier turn, and is large enough for [`CREDIT`].
 fn turn_of(networks: &mut ById<NetworkTurn>, network: u64, latest: u64) -> &mut NetworkTurn {
-    networks.entry(network).or_insert_with(|| NetworkTurn { now: latest, ..Default::default() })
+    networks
+        .entry(network)
+        .or_insert_with(|| NetworkTurn { now: latest.max(CREDIT), ..Default::default() })
 }
 
 #[cfg(test)]

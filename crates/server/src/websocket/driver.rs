@@ -251,7 +251,7 @@ impl Driver {
                 }
             }
         }
-        cx.waker().wake_by_ref();
+        client_task::yield_now(cx);
         Ok(())
     }
 

@@ -52,6 +52,8 @@ impl Runtime {
             if self.turns.admit(network, &mut self.tickets[task], waker) {
                 self.runs[task] += 1;
                 let time = run(task);
+                let is_busy = self.ready.lock().unwrap().back() == Some(&task);
+                self.tickets[task].set_busy(is_busy);
                 self.turns.count(network, &mut self.tickets[task], time);
             }
         }
@@ -109,6 +111,34 @@ fn a_task_that_takes_little_does_not_wait_for_all_others_of_its_network() {
         most = most.max(rounds);
     }
     assert!(most <= 3, "{most} rounds");
+}
+
+#[test]
+fn a_new_client_does_not_wait_for_what_many_others_send_at_once() {
+    let mut runtime = Runtime::new(vec![1; 501]);
+    let ready = Arc::clone(&runtime.ready);
+    // All others were idle, and now send requests without end.
+    (0..500).for_each(|task| runtime.wake(task));
+    runtime.round(|task| busy(&ready, task));
+    let mut rounds = 0;
+    // A handshake over TLS takes half a millisecond.
+    for (poll, time) in [50 * SHORT, SHORT, SHORT].into_iter().enumerate() {
+        runtime.wake(500);
+        while runtime.runs[500] == poll {
+            runtime.round(|task| if task == 500 { time } else { busy(&ready, task) });
+            rounds += 1;
+            assert!(rounds < 100, "it does not run");
+        }
+    }
+    // So many rounds have time for one poll of each other task.
+    let of_others = 500 * 5 * SHORT;
+    assert!(FREE_TIME * rounds <= of_others + 4 * FREE_TIME, "{rounds} rounds");
+}
+
+/// Makes a task ready again after a poll of the usual length in a limited round.
+fn busy(ready: &Ready, task: usize) -> Duration {
+    ready.lock().unwrap().push_back(task);
+    5 * SHORT
 }
 
 /// Makes a task ready again, which takes the time of 16 requests.

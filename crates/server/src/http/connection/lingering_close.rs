@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::connections::client_task;
 use crate::connections::table::TableEntry as _;
 use crate::http::connection::head_start::request_line;
 use crate::http::connection::http_connection::{CloseState, HttpConnection, ResetMode};
@@ -146,7 +147,7 @@ async fn discard(connection: &HttpConnection, left: &mut usize) {
         if *left == 0 || connection.is_ending() {
             return Poll::Ready(());
         }
-        cx.waker().wake_by_ref();
+        client_task::yield_now(cx);
         Poll::Pending
     })
     .await;

@@ -42,7 +42,7 @@ impl AsyncRead for H2Io {
                 return Poll::Ready(Ok(()));
             }
             if state.has_read_enough() {
-                cx.waker().wake_by_ref();
+                client_task::yield_now(cx);
                 return Poll::Pending;
             }
             let before = buffer.filled().len();

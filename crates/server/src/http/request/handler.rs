@@ -1,5 +1,6 @@
 //! The handler that serves a request, from its head to its response.
 
+use std::future::poll_fn;
 use std::rc::Rc;
 
 use http::request::Parts;
@@ -8,6 +9,7 @@ use rookery_error::ErrorHookFuture;
 use rookery_exchange::{Event, Exchange};
 
 use crate::application::dispatch::{AppDecision, is_accepted, is_streamed};
+use crate::connections::client_task;
 use crate::connections::peers::{Counted, MAX_WEBSOCKETS};
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::request::body_collector;
@@ -37,6 +39,7 @@ pub(crate) fn handle<B: RequestBody>(
 ) -> impl Future<Output = Result<Response<ResponseBody>, ClientDisconnected>> + use<B> {
     let mut context = RequestContext::begin(connection);
     ErrorHookFuture::with_hook(Some(context.hook()), async move {
+        poll_fn(client_task::poll_may_serve).await;
         let response = handle_request(context, request).await?;
         // Boxed, so that only the few connections that need this future pay for its size.
         Ok(if response.body().needs_compression() {

@@ -25,6 +25,7 @@ use rookery_system::file;
 
 use crate::blocking::nonblocking_file;
 use crate::blocking::unnamed_file::UnnamedFile;
+use crate::connections::client_task;
 use crate::net::transport::{Scratch, Transport};
 
 /// The maximum number of bytes that are read from a file at once when `sendfile` cannot be used.
@@ -219,7 +220,7 @@ impl SendfileQueue {
                 "no file is being sent",
             ))));
         };
-        let len = len.min(part.left);
+        let len = len.min(part.left).min(client_task::max_sent());
         let sent = loop {
             if let Some(read_job) = &mut self.read_job {
                 let Poll::Ready(read) = Pin::new(read_job).poll(cx) else {

@@ -7,9 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Peer, PushError, WakeUp};
+use rookery_system::clock;
 use rookery_test_support::{TEST_TIMEOUT, wait_until};
 
 use crate::application::application::{Application, MakeApplication};
@@ -95,6 +96,12 @@ fn commands_are_taken_after_a_limited_number_of_polls_of_a_task_that_is_always_r
 /// The time of a poll of the [`crowd`].
 const POLL: Duration = Duration::from_micros(100);
 
+/// Uses as much time of the processor.
+fn spend(time: Duration) {
+    let began = clock::thread_nanoseconds();
+    while u128::from(clock::thread_nanoseconds() - began) < time.as_nanos() {}
+}
+
 /// Clients' tasks that are always ready: 1,000 of one network, and one of another, which sends the
 /// number of polls that the others have had since its own last poll.
 fn crowd(polls_between: Sender<u32>) -> MakeApplication {
@@ -113,8 +120,7 @@ fn crowd(polls_between: Sender<u32>) -> MakeApplication {
         let counted = Rc::clone(&polls);
         let count: Rc<dyn Fn()> = Rc::new(move || {
             counted.set(counted.get() + 1);
-            let began = Instant::now();
-            while began.elapsed() < POLL {}
+            spend(POLL);
         });
         (0..1000).for_each(|_| spawn(1, Rc::clone(&count)));
         let sender = polls_between.clone();
@@ -151,14 +157,42 @@ fn a_client_waits_for_few_polls_of_a_network_with_many_connections() {
 }
 
 #[test]
+fn a_task_serves_few_requests_at_once_while_others_are_ready() {
+    const MANY: usize = 16;
+    let (sender, served) = channel();
+    let (server, listener) = start(Arc::new(move |_| {
+        for network in 0..20 {
+            let sender = sender.clone();
+            let task = poll_fn(move |cx| {
+                let may_serve = |_: &usize| client_task::poll_may_serve(cx).is_ready();
+                let requests = (0..MANY).take_while(may_serve).map(|_| spend(POLL / 5)).count();
+                // The test may have ended.
+                let _ = sender.send(requests);
+                cx.waker().wake_by_ref();
+                Poll::<()>::Pending
+            });
+            client_task::spawn(Some(network), task);
+        }
+        let (served, _) = channel();
+        Box::new(Beside { polls: Rc::default(), served, is_broken: false, may_sleep: false })
+    }));
+    let requests = || served.recv_timeout(TEST_TIMEOUT).expect("the clients are served");
+    let at_once: Vec<usize> = (0..2000).map(|_| requests()).collect();
+    assert!(at_once.iter().all(|requests| (1..=MANY).contains(requests)), "{at_once:?}");
+    let few = at_once.iter().filter(|requests| **requests <= 3).count();
+    assert!(few >= 1000, "{few} polls of 2,000");
+    drop(listener);
+    drop(server);
+}
+
+#[test]
 fn all_tasks_of_a_network_have_their_turns_before_the_thread_sleeps() {
     let (done, ended) = channel();
     let (server, listener) = start(Arc::new(move |_| {
         for _ in 0..200 {
             let done = done.clone();
             let task = poll_fn(move |_| {
-                let began = Instant::now();
-                while began.elapsed() < POLL {}
+                spend(POLL);
                 // The test may have ended.
                 let _ = done.send(());
                 Poll::Ready(())
