@@ -43,7 +43,7 @@ const MAX_WOKEN_ALONE: usize = 512;
 const MAX_OWED: Duration = Duration::from_millis(100);
 
 /// The virtual time, in nanoseconds, that a task which has been idle may use before it takes turns
-/// with those that were not: that of a TLS handshake and of a few more polls, which a request needs.
+/// with those that were not: that of a TLS handshake and of the few polls of a request.
 const CREDIT: u64 = 1_000_000;
 
 /// The networks that have had time in the current round, and their tasks that wait for a later one.
