@@ -61,6 +61,7 @@ thread_local! {
             has_counted: Cell::new(false),
             unserved: Cell::new(Duration::ZERO),
             poll_began: Cell::new(0),
+            has_served: Cell::new(false),
             has_yielded: Cell::new(false),
             network: Cell::new(0),
             serve: Cell::new(None),
@@ -89,6 +90,8 @@ struct Turn {
     /// The processor time of the thread, in nanoseconds, when the current poll began, if the round
     /// is limited.
     poll_began: Cell<u64>,
+    /// True if the current poll has served a request.
+    has_served: Cell<bool>,
     /// True if the task that is being polled has [yielded](yield_now), or an earlier one in a free
     /// round.
     has_yielded: Cell<bool>,
@@ -141,11 +144,15 @@ pub(crate) fn poll_may_write(cx: &Context<'_>) -> Poll<()> {
     })
 }
 
-/// Waits for the next poll of the task before a request is served if the current poll has taken
-/// [`MAX_POLL_TIME`]. Meanwhile, other tasks run.
+/// Waits for the next poll of the task before a request is served if the current poll has served
+/// another one and taken [`MAX_POLL_TIME`]. Meanwhile, other tasks run.
 #[inline]
 pub(crate) fn poll_may_serve(cx: &mut Context<'_>) -> Poll<()> {
-    TURN.with(|turn| turn.poll_has_time(cx))
+    TURN.with(
+        |turn| {
+            if turn.has_served.replace(true) { turn.poll_has_time(cx) } else { Poll::Ready(()) }
+        },
+    )
 }
 
 /// Wakes the task that is being polled, because it has work left after this poll. In a limited
@@ -239,6 +246,7 @@ impl Turn {
         }
         self.polls.set(self.polls.get() + 1);
         self.written.set(0);
+        self.has_served.set(false);
         self.network.set(task.network.unwrap_or_default());
         // SAFETY: `future` is pinned whenever the task is, and stays where it is.
         let polled = unsafe { Pin::new_unchecked(&mut task.future) }.poll(cx);

@@ -90,7 +90,7 @@ const TABLE: &[Row] = &[
         "a_handshake_has_a_time",
     ),
     (
-        "work of the I/O thread in a round",
+        "processor time of the I/O thread in a round",
         &[],
         "limits/fair_turns.rs",
         "a_client_is_answered_beside_a_network_with_many_busy_connections",
