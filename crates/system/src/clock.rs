@@ -3,6 +3,7 @@
 /// Returns the nanoseconds that have passed since a point in the past, which is the same for all
 /// processes of this machine until it restarts.
 #[inline]
+#[allow(clippy::cast_sign_loss)] // `cast_unsigned` needs a newer Rust.
 pub fn nanoseconds() -> u64 {
     #[cfg(unix)]
     return read(libc::CLOCK_MONOTONIC);

@@ -46,9 +46,9 @@ const MAX_WRITTEN: usize = 1 << 20;
 /// network waits for 500 such polls.
 const MAX_POLL_TIME: u64 = 50_000;
 
-/// The number of bytes of a file that a task may send at once in a limited round. This takes about
+/// The number of bytes that a task may write at once in a limited round. This takes about
 /// [`MAX_POLL_TIME`].
-const MAX_SENT: usize = 128 << 10;
+const MAX_WRITE: usize = 128 << 10;
 
 thread_local! {
     static TURN: Turn = const {
@@ -61,6 +61,7 @@ thread_local! {
             has_counted: Cell::new(false),
             unserved: Cell::new(Duration::ZERO),
             poll_began: Cell::new(0),
+            ticket: Cell::new(Ticket::new()),
             has_served: Cell::new(false),
             has_yielded: Cell::new(false),
             network: Cell::new(0),
@@ -90,10 +91,11 @@ struct Turn {
     /// The processor time of the thread, in nanoseconds, when the current poll began, if the round
     /// is limited.
     poll_began: Cell<u64>,
+    /// The ticket of the task that is being polled, if the round is limited.
+    ticket: Cell<Ticket>,
     /// True if the current poll has served a request.
     has_served: Cell<bool>,
-    /// True if the task that is being polled has [yielded](yield_now), or an earlier one in a free
-    /// round.
+    /// True if the task that is being polled in a limited round has [yielded](yield_now).
     has_yielded: Cell<bool>,
     /// The network of the task that is being polled.
     network: Cell<u64>,
@@ -125,9 +127,11 @@ pub(crate) fn on_written(n: usize) {
     TURN.with(|turn| turn.written.set(turn.written.get().saturating_add(n)));
 }
 
-/// Returns the number of bytes of a file that the task may send at once.
-pub(crate) fn max_sent() -> usize {
-    TURN.with(|turn| if turn.is_limited.get() { MAX_SENT } else { MAX_WRITTEN })
+/// Returns the maximum number of bytes that the task may write at once, or `None` if others do not
+/// wait.
+#[inline]
+pub(crate) fn write_limit() -> Option<usize> {
+    TURN.with(|turn| turn.is_limited.get().then_some(MAX_WRITE))
 }
 
 /// Waits for the next poll of the task if it has written [`MAX_WRITTEN`] bytes in the current one,
@@ -202,7 +206,23 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
-    tokio::task::spawn_local(ClientTask { future, network, ticket: Ticket::default() })
+    tokio::task::spawn_local(ClientTask { future, network, ticket: Ticket::new() })
+}
+
+/// Starts a task for a part of the work of the task that is being polled, for clients of `network`.
+/// In a limited round, the parts of one task do not get more time than the task would.
+pub(crate) fn spawn_part<F>(network: u64, future: F) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    let ticket = TURN.with(|turn| {
+        let mut whole = turn.ticket.get();
+        let part = if turn.is_limited.get() { whole.begin_part() } else { Ticket::new() };
+        turn.ticket.set(whole);
+        part
+    });
+    tokio::task::spawn_local(ClientTask { future, network: Some(network), ticket })
 }
 
 /// A task that a client can keep busy, whose work is counted.
@@ -295,13 +315,20 @@ impl Turn {
         let (network, began) = (task.network, clock::thread_nanoseconds());
         self.poll_began.set(began);
         self.has_yielded.set(false);
+        self.ticket.set(task.ticket);
         let polled = self.poll(task, cx);
         let taken = Duration::from_nanos(clock::thread_nanoseconds().saturating_sub(began));
         self.unserved.set(self.unserved.get().saturating_add(taken));
         if let Some(network) = network {
             self.has_counted.set(true);
+            task.ticket = self.ticket.get();
             task.ticket.set_busy(self.has_yielded.get());
-            ROUNDS.with_borrow_mut(|rounds| rounds.turns.count(network, &mut task.ticket, taken));
+            ROUNDS.with_borrow_mut(|rounds| {
+                rounds.turns.count(network, &mut task.ticket, taken);
+                if let Some(after) = task.network.filter(|after| *after != network) {
+                    rounds.turns.change_network(network, after, &mut task.ticket);
+                }
+            });
         }
         polled
     }

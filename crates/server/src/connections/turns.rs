@@ -10,12 +10,15 @@
 //! queueing): the turn of a task begins when the virtual time has reached what the task has used. A
 //! task that has been idle may use [`CREDIT`] first. A task that takes little time therefore does
 //! not wait for 1,000 others that want to run all the time. If 1,000 tasks become ready at once, it
-//! waits for one poll of each of them, which is short in a limited round, because a task with work
-//! left after a poll has no credit.
+//! waits for a poll of each of them. Such a poll is short as long as its task begins nothing else
+//! after a [limited time](super::client_task), and a task with work left has no credit.
 //!
 //! The time is measured, because the time of a poll depends on what a client has sent: a poll with
 //! a small request takes 10 us, and one with a costly TLS handshake or a long head takes 2 ms. It
 //! is the time of the processor, so that no task waits because another process has interrupted it.
+//!
+//! A task that was woken for a round runs before the next one begins, because the runtime's queue
+//! is first in, first out.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -43,8 +46,20 @@ const MAX_WOKEN_ALONE: usize = 512;
 const MAX_OWED: Duration = Duration::from_millis(100);
 
 /// The virtual time, in nanoseconds, that a task which has been idle may use before it takes turns
-/// with those that were not: that of a TLS handshake and of the few polls of a request.
-const CREDIT: u64 = 1_000_000;
+/// with those that were not: that of the polls of a few requests. Together, the idle tasks of a
+/// network may let the others wait for as long a time of each.
+const CREDIT: u64 = 200_000;
+
+/// The number of first polls of a new task that cost at most [`TIME_OF_FIRST_POLL`]. They perform
+/// the handshake of a connection over TLS, which takes a millisecond.
+const FIRST_POLLS: u8 = 3;
+
+/// The virtual time, in nanoseconds, that each of the first polls of a task costs at most.
+const TIME_OF_FIRST_POLL: u64 = 50_000;
+
+/// The virtual time, in nanoseconds, that a task uses when it starts a task for a part of its work:
+/// that of a small request.
+const TIME_OF_PART: u64 = 20_000;
 
 /// The networks that have had time in the current round, and their tasks that wait for a later one.
 #[derive(Debug, Default)]
@@ -71,7 +86,7 @@ struct NetworkTurn {
 }
 
 /// The ticket of a task: its place among the tasks of its network.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Ticket {
     /// The virtual time of the network up to which the task has used its part. While the task
     /// waits, the virtual time at which it has its turn.
@@ -80,9 +95,16 @@ pub(super) struct Ticket {
     is_waiting: bool,
     /// True if the task had work left after its last poll.
     is_busy: bool,
+    /// The number of polls whose time was counted, at most [`FIRST_POLLS`].
+    polls: u8,
 }
 
 impl Ticket {
+    /// Returns the ticket of a task that has not run.
+    pub(super) const fn new() -> Ticket {
+        Ticket { time: 0, is_waiting: false, is_busy: false, polls: 0 }
+    }
+
     /// Returns true if the task waits, or has not run since its wait has ended.
     #[inline]
     pub(super) fn is_waiting(self) -> bool {
@@ -93,6 +115,14 @@ impl Ticket {
     /// ready again.
     pub(super) fn set_busy(&mut self, is_busy: bool) {
         self.is_busy = is_busy;
+    }
+
+    /// Returns the ticket of a task that does a part of the work of this ticket's task, which uses
+    /// time for it.
+    pub(super) fn begin_part(&mut self) -> Ticket {
+        let part = Ticket { time: self.time, polls: FIRST_POLLS, ..Ticket::new() };
+        self.time += TIME_OF_PART;
+        part
     }
 }
 
@@ -130,16 +160,36 @@ impl Turns {
         turn.taken = turn.taken.saturating_add(time).min(MAX_OWED);
         // For a longer time, the task would have to wait for as long a time of each other task.
         let nanoseconds = time.min(TIME_OF_NETWORK).as_nanos() as u64;
-        ticket.time += nanoseconds;
+        if ticket.polls < FIRST_POLLS {
+            ticket.polls += 1;
+            ticket.time += nanoseconds.min(TIME_OF_FIRST_POLL);
+        } else {
+            ticket.time += nanoseconds;
+        }
         // Otherwise, new tasks without end would keep those that have used time from their turns.
         turn.now += nanoseconds / (2 * (1 + turn.waiting.len() as u64));
         self.latest = self.latest.max(turn.now);
     }
 
+    /// Makes the ticket of a task that was one of the network `before` one of `network`, with the
+    /// same distance from the virtual time. The virtual times of two networks say nothing of each
+    /// other.
+    pub(super) fn change_network(&mut self, before: u64, network: u64, ticket: &mut Ticket) {
+        let before = turn_of(&mut self.networks, before, self.latest).now;
+        let now = turn_of(&mut self.networks, network, self.latest).now;
+        ticket.time = (now + ticket.time).saturating_sub(before);
+    }
+
     /// Forgets the time that networks have taken, because the thread has had time for all of them.
     pub(super) fn forget_time(&mut self) {
+        self.forget_use();
         self.networks.retain(|_, turn| !turn.waiting.is_empty());
         self.networks.values_mut().for_each(|turn| turn.taken = Duration::ZERO);
+    }
+
+    /// Lets what all tasks have used until now count no more, because none has waited.
+    fn forget_use(&mut self) {
+        self.latest += CREDIT + TIME_OF_NETWORK.as_nanos() as u64;
     }
 
     /// Returns the time that a network gets in the current round.
@@ -170,6 +220,7 @@ impl Turns {
             self.networks.retain(|_, turn| !turn.taken.is_zero() || !turn.waiting.is_empty());
         } else {
             self.networks = ById::default();
+            self.forget_use();
         }
         is_limited
     }
@@ -180,7 +231,9 @@ impl NetworkTurn {
     fn new_place(&mut self, ticket: Ticket) -> u64 {
         // Tasks with equal rights have their turns in the order in which they became ready.
         self.now += 1;
-        let credit = if ticket.is_busy { 0 } else { CREDIT };
+        // A task that had work left long ago has been idle since.
+        let is_busy = ticket.is_busy && ticket.time + CREDIT >= self.now;
+        let credit = if is_busy { 0 } else { CREDIT };
         let mut place = self.now.saturating_sub(credit).max(ticket.time);
         while self.waiting.contains_key(&place) {
             place += 1;

@@ -61,7 +61,7 @@ const MAX_BUFFERS: usize = 8;
 
 /// Calls `write` with `buffers`, or if they have more than `max` bytes, with as many of them from
 /// the start as `max` permits.
-fn write_at_most<T>(
+pub(super) fn write_at_most<T>(
     max: usize,
     buffers: &[io::IoSlice<'_>],
     write: impl FnOnce(&[io::IoSlice<'_>]) -> T,

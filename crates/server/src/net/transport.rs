@@ -15,7 +15,7 @@ use tokio::io::ReadBuf;
 
 use super::proxy_header::{self, ParseResult};
 pub(crate) use super::socket::PeerState;
-use super::socket::Socket;
+use super::socket::{Socket, write_at_most};
 use super::tls::stream::{HandshakeResult, TlsStream};
 use crate::connections::peers::Counted;
 
@@ -220,6 +220,16 @@ impl Transport {
             Channel::Placeholder => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
             Channel::Multiplexed(stream) => stream.poll_write_vectored(cx, buffers),
         }
+    }
+
+    /// Writes at most the first `max` bytes of several buffers to the transport.
+    pub(crate) fn poll_write_at_most(
+        &mut self,
+        cx: &mut Context<'_>,
+        max: usize,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        write_at_most(max, buffers, |buffers| self.poll_write_vectored(cx, buffers))
     }
 
     /// Writes a chunk of a large body to the transport. Over TLS, the whole chunk is accepted and

@@ -37,7 +37,7 @@ impl Runtime {
             turns: Turns::default(),
             wakers: (0..networks.len()).map(waker).collect(),
             ready: Arc::clone(&ready),
-            tickets: vec![Ticket::default(); networks.len()],
+            tickets: vec![Ticket::new(); networks.len()],
             runs: vec![0; networks.len()],
             networks,
         }
@@ -62,6 +62,20 @@ impl Runtime {
 
     fn wake(&self, task: usize) {
         self.wakers[task].wake_by_ref();
+    }
+
+    /// Returns the number of rounds, at most 10,000, until a task that becomes ready has run. The
+    /// other tasks that run are always ready.
+    fn rounds_until_it_runs(&mut self, task: usize) -> usize {
+        let (before, ready) = (self.runs[task], Arc::clone(&self.ready));
+        self.wake(task);
+        for rounds in 1..=10_000 {
+            self.round(|other| if other == task { SHORT } else { busy(&ready, other) });
+            if self.runs[task] > before {
+                return rounds;
+            }
+        }
+        panic!("task {task} does not run");
     }
 }
 
@@ -133,6 +147,66 @@ fn a_new_client_does_not_wait_for_what_many_others_send_at_once() {
     // So many rounds have time for one poll of each other task.
     let of_others = 500 * 5 * SHORT;
     assert!(FREE_TIME * rounds <= of_others + 4 * FREE_TIME, "{rounds} rounds");
+}
+
+#[test]
+fn a_task_that_changes_its_network_does_not_wait_for_what_the_other_one_has_used() {
+    let mut runtime = Runtime::new([vec![1; 100], vec![2, 3]].concat());
+    let ready = Arc::clone(&runtime.ready);
+    (0..101).for_each(|task| runtime.wake(task));
+    // The virtual time of the task that is alone in its network advances 100 times as fast.
+    (0..2000).for_each(|_| runtime.round(|task| busy(&ready, task)));
+    runtime.rounds_until_it_runs(101);
+    runtime.turns.change_network(3, 1, &mut runtime.tickets[101]);
+    runtime.networks[101] = 1;
+    let rounds = runtime.rounds_until_it_runs(101);
+    assert!(rounds <= 2, "{rounds} rounds");
+}
+
+#[test]
+fn what_a_task_has_used_before_the_thread_had_time_for_all_counts_no_more() {
+    let mut runtime = Runtime::new(vec![1; 501]);
+    let ready = Arc::clone(&runtime.ready);
+    runtime.wake(500);
+    (0..100).for_each(|_| runtime.round(|task| again(&ready, task)));
+    // It runs for the last time, with work left, and the thread has nothing to do.
+    ready.lock().unwrap().clear();
+    while runtime.turns.begin_round() {}
+    (0..500).for_each(|task| runtime.wake(task));
+    (0..60).for_each(|_| runtime.round(|task| busy(&ready, task)));
+    let rounds = runtime.rounds_until_it_runs(500);
+    assert!(rounds <= 2, "{rounds} rounds");
+}
+
+#[test]
+fn a_task_that_ends_while_it_waits_is_forgotten() {
+    let mut runtime = Runtime::new(vec![1; 1000]);
+    let ready = Arc::clone(&runtime.ready);
+    (0..1000).for_each(|task| runtime.wake(task));
+    runtime.round(|_| SHORT);
+    // All that wait end before they are polled again.
+    for _ in 0..5 {
+        ready.lock().unwrap().clear();
+        runtime.turns.begin_round();
+    }
+    assert!(!runtime.turns.begin_round() && runtime.turns.networks.is_empty());
+}
+
+#[test]
+fn the_parts_of_a_tasks_work_do_not_get_the_time_of_as_many_tasks() {
+    const WHOLES: usize = 50;
+    const PARTS: usize = 100;
+    let mut runtime = Runtime::new(vec![1; WHOLES * (1 + PARTS) + 1]);
+    let ready = Arc::clone(&runtime.ready);
+    for part in WHOLES..WHOLES * (1 + PARTS) {
+        runtime.tickets[part] = runtime.tickets[part % WHOLES].begin_part();
+        runtime.wake(part);
+    }
+    let honest = WHOLES * (1 + PARTS);
+    (0..20).for_each(|_| runtime.round(|task| busy(&ready, task)));
+    let rounds = runtime.rounds_until_it_runs(honest);
+    // All parts together need 50 rounds for one poll of each.
+    assert!(rounds <= 5, "{rounds} rounds");
 }
 
 /// Makes a task ready again after a poll of the usual length in a limited round.

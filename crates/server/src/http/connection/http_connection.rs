@@ -445,7 +445,10 @@ impl HttpConnection {
         let mut transport = self.transport.borrow_mut();
         let mut sendfile_queue = self.sendfile_queue.borrow_mut();
         let written = match &mut *sendfile_queue {
-            None => transport.poll_write_vectored(cx, buffers),
+            None => match client_task::write_limit() {
+                None => transport.poll_write_vectored(cx, buffers),
+                Some(max) => transport.poll_write_at_most(cx, max, buffers),
+            },
             Some(files) => {
                 match files.poll_write(
                     cx,

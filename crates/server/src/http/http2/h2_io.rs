@@ -78,7 +78,10 @@ impl AsyncWrite for H2Io {
         cx: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        ready!(client_task::poll_may_write(cx));
+        // A connection that ends at once is polled no more, and writes what the socket accepts.
+        if !self.connection.close_state.get().is_immediate() {
+            ready!(client_task::poll_may_write(cx));
+        }
         let written = self.connection.poll_write(cx, buffers);
         self.state.on_written(written.is_pending(), false);
         written

@@ -81,7 +81,7 @@ pub(super) fn spawn(
     // Boxed, because the runtime moves a future of several kilobytes five times: into its task, and
     // whenever the state of the task changes.
     let network = connection.turns_of(peer);
-    client_task::spawn(Some(network), Box::pin(serve(guard, slot, request, responder)));
+    client_task::spawn_part(network, Box::pin(serve(guard, slot, request, responder)));
 }
 
 /// The result of processing the request of an HTTP/2 stream.

@@ -220,7 +220,7 @@ impl SendfileQueue {
                 "no file is being sent",
             ))));
         };
-        let len = len.min(part.left).min(client_task::max_sent());
+        let len = len.min(part.left).min(client_task::write_limit().unwrap_or(usize::MAX));
         let sent = loop {
             if let Some(read_job) = &mut self.read_job {
                 let Poll::Ready(read) = Pin::new(read_job).poll(cx) else {
