@@ -171,13 +171,13 @@ impl Turns {
         self.latest = self.latest.max(turn.now);
     }
 
-    /// Makes the ticket of a task that was one of the network `before` one of `network`, with the
-    /// same distance from the virtual time. The virtual times of two networks say nothing of each
-    /// other.
-    pub(super) fn change_network(&mut self, before: u64, network: u64, ticket: &mut Ticket) {
-        let before = turn_of(&mut self.networks, before, self.latest).now;
-        let now = turn_of(&mut self.networks, network, self.latest).now;
-        ticket.time = (now + ticket.time).saturating_sub(before);
+    /// Changes the ticket of a task that was one of the network `before` and is now one of `after`,
+    /// so that its distance from the virtual time stays the same. The virtual times of two networks
+    /// say nothing of each other.
+    pub(super) fn change_network(&self, before: u64, after: u64, ticket: &mut Ticket) {
+        let now =
+            |network| self.networks.get(&network).map_or(self.latest.max(CREDIT), |turn| turn.now);
+        ticket.time = (now(after) + ticket.time).saturating_sub(now(before));
     }
 
     /// Forgets the time that networks have taken, because the thread has had time for all of them.
