@@ -344,9 +344,7 @@ test_that("the boundary holds under gctorture2()", {
       gctorture2(step)
       for (i in 1:6) service(20)
       gctorture2(0)
-      # A stream that nothing refers to ends when it is collected.
-      if (step > 0) gc()
-      for (i in 1:(if (step > 0) 1000 else 50)) {
+      for (i in 1:50) {
         service(10)
         got <- c(got, readBin(socket, "raw", 1e4))
         if (length(got) > 0) break
@@ -395,9 +393,11 @@ test_that("the boundary holds under gctorture2()", {
   for (path in c("/pull", "/promised", "/push")) {
     expect_match(out, paste("3", path, "HTTP/1.1 200 OK"))
   }
-  # The client gets status 500, or the head and a reset if the head was sent after one second.
-  expect_match(out, "3 /broken ")
-  expect_match(out, "3 /lost HTTP/1.1 (500|200)")
+  # The client gets status 500, or if the head was sent after one second, a reset, before which it may
+  # have read the head.
+  for (path in c("/broken", "/lost")) {
+    expect_match(out, paste0("3 ", path, " (HTTP/1.1 500 Internal Server Error|HTTP/1.1 200 OK|) \\n"))
+  }
   expect_match(out, "3 abc HTTP/1.1 200 OK")
   expect_match(out, "3 xyz HTTP/1.1 500")
   expect_match(out, "3 /body HTTP/1.1 200 OK")
