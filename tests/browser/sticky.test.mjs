@@ -30,6 +30,8 @@ test(`${sessions} sessions, ${reloads} reloads and a kill, and none at the wrong
 }, async () => {
   const server = Server.command([
     'serve', 'tests/browser/apps/workers', '--port', '0', '--log=none', '--workers', String(workers), '--drain', '1h',
+    // On a busy machine, the first page of each R takes seconds, and others wait for it.
+    '--queue-timeout', '2min',
   ]);
   const base = (await server.line(/^Serving on (http:\S+)/))[1];
   await server.line(/worker \d+ \(\d+\) is ready/, workers);
