@@ -170,10 +170,9 @@ test_that("a previous options(interrupt=) is called, and restored after unloadin
     "cat('seen', seen, deparse(body(getOption('interrupt'))), '\\n')"
   ))
   expect_equal(exit_of(it), 0)
-  expect_equal(
-    lengths(regmatches(it$tell(), gregexpr("(?<!\")mine", it$tell(), perl = TRUE))), 2,
-    info = it$tell()
-  )
+  # On a busy machine, R may notice an interrupt in the handler and again in the loop.
+  calls <- lengths(regmatches(it$tell(), gregexpr("(?<!\")mine", it$tell(), perl = TRUE)))
+  expect_true(calls %in% 2:4, info = it$tell())
   expect_match(it$tell(), "seen 2 cat\\(\"mine")
 })
 
