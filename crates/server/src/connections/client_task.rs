@@ -42,8 +42,7 @@ const MAX_WRITTEN: usize = 1 << 20;
 
 /// The processor time, in nanoseconds, after which a task in a limited round begins no other
 /// request and no other write before other tasks have run. hyper would serve 16 pipelined requests
-/// in one poll. If the clients of 500 connections send so many at once, another client of their
-/// network waits for 500 such polls.
+/// in one poll, and another client of the network would wait for such a poll of each connection.
 const MAX_POLL_TIME: u64 = 50_000;
 
 /// The number of bytes that a task may write at once in a limited round. This takes about
@@ -160,7 +159,7 @@ pub(crate) fn poll_may_serve(cx: &mut Context<'_>) -> Poll<()> {
 }
 
 /// Wakes the task that is being polled, because it has work left after this poll. In a limited
-/// round, it then has no [credit](super::turns) that a task has which was idle.
+/// round, the task thereby loses the [credit](super::turns) of an idle task.
 pub(crate) fn yield_now(cx: &Context<'_>) {
     TURN.with(|turn| turn.has_yielded.set(true));
     cx.waker().wake_by_ref();

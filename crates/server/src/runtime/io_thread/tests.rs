@@ -96,7 +96,7 @@ fn commands_are_taken_after_a_limited_number_of_polls_of_a_task_that_is_always_r
 /// The time of a poll of the [`crowd`].
 const POLL: Duration = Duration::from_micros(100);
 
-/// Uses as much time of the processor.
+/// Keeps the thread busy until it has used `time` of the processor.
 fn spend(time: Duration) {
     let began = clock::thread_nanoseconds();
     while u128::from(clock::thread_nanoseconds() - began) < time.as_nanos() {}
